@@ -1,0 +1,3 @@
+module github.com/pulsemq/pulsemq/proto
+
+go 1.26
