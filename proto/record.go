@@ -27,19 +27,29 @@ type Header struct {
 //
 // The zero value is ready. One that is used again for batch after batch allocates nothing once its buffers have grown.
 type RecordIterator struct {
-	batch  Batch
 	cursor recordCursor
-	left   int // records still to come
-	index  int // of the record that Next reads now
+	raw    rawRecord
 	record Record
+	left   int    // records still to come
+	index  int    // of the record that Next reads now
 	buffer []byte // decompressed records, used again
 	err    error
+
+	// What the batch's header says of every record.
+	baseOffset    int64
+	lastDelta     int32
+	baseTimestamp int64
+	appendTime    int64 // -1 when the records have times of their own
 }
 
 // Reset starts on a batch, which has been through NextBatch or ParseBatch. Compressed records are decompressed here,
 // into at most recordBytesMax bytes. Uncompressed ones are read where they lie. The error is that of Err.
 func (it *RecordIterator) Reset(b Batch, recordBytesMax int) error {
-	it.batch, it.index, it.left, it.err = b, 0, int(b.Count()), nil
+	it.index, it.left, it.err = 0, int(b.Count()), nil
+	it.baseOffset, it.lastDelta, it.baseTimestamp, it.appendTime = b.BaseOffset(), b.LastOffsetDelta(), b.BaseTimestamp(), -1
+	if b.TimestampType() == TimestampAppend {
+		it.appendTime = b.MaxTimestamp()
+	}
 	it.cursor = recordCursor{b: b.Records()}
 	if codec := b.Codec(); codec != CodecNone {
 		plain, err := Decompress(it.buffer[:0], codec, b.Records(), recordBytesMax)
@@ -62,25 +72,28 @@ func (it *RecordIterator) Next() bool {
 		}
 		return false
 	}
-	raw, problem := it.cursor.next()
-	if problem == "" && (raw.offsetDelta < 0 || raw.offsetDelta > it.batch.LastOffsetDelta()) {
-		problem = "the offset delta is outside the batch"
+	raw := &it.raw
+	problem := it.cursor.next(raw)
+	if problem == problemNone && (raw.offsetDelta < 0 || raw.offsetDelta > it.lastDelta) {
+		problem = problemOffsetOutside
 	}
-	if problem != "" {
-		it.left, it.err = 0, it.problem(CodeCorruptBatch, problem)
+	if problem != problemNone {
+		it.left, it.err = 0, it.problem(CodeCorruptBatch, problem.String())
 		it.cursor = recordCursor{}
 		return false
 	}
 	it.left--
 	it.index++
 	r := &it.record
-	r.Offset = it.batch.BaseOffset() + int64(raw.offsetDelta)
-	r.Timestamp = it.batch.BaseTimestamp() + raw.timestampDelta
-	if it.batch.TimestampType() == TimestampAppend {
-		r.Timestamp = it.batch.MaxTimestamp()
+	r.Offset = it.baseOffset + int64(raw.offsetDelta)
+	if r.Timestamp = it.appendTime; r.Timestamp < 0 {
+		r.Timestamp = it.baseTimestamp + raw.timestampDelta
 	}
 	r.Key, r.Value = raw.key, raw.value
 	r.Headers = r.Headers[:0]
+	if raw.headerCount == 0 {
+		return true
+	}
 	headers := recordCursor{b: raw.headers}
 	for range raw.headerCount {
 		key, value, _ := headers.header() // the cursor has been over them once
