@@ -1,0 +1,6 @@
+package core
+
+// TopicConfig is the effective configuration of one topic.
+type TopicConfig struct {
+	Durability Durability
+}
