@@ -85,7 +85,7 @@ func TestWakerLateWriteIsReadLater(t *testing.T) {
 func TestWakerLosesNoWakeUp(t *testing.T) {
 	const values = 20_000
 	w := newWaker(t)
-	r := NewSPSC[int](16)
+	r := NewSPSC[int](1) // each value is pushed while the consumer is about to sleep
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -111,9 +111,6 @@ func TestWakerLosesNoWakeUp(t *testing.T) {
 		if r.Push(i) {
 			w.Kick()
 			i++
-			if i%7 == 0 {
-				runtime.Gosched() // lets the consumer fall asleep at different moments
-			}
 		} else {
 			runtime.Gosched()
 		}
