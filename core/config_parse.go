@@ -31,7 +31,7 @@ func ParseConfig(settings []Setting, machine Machine) (Config, Faults) {
 		at := keyIndex(s.Key)
 		if at < 0 {
 			// The value of an unknown key may be a secret; it is not repeated.
-			faults = append(faults, Fault{Key: s.Key, Source: s.Source, Problem: "no such key" + didYouMean(s.Key, KeyNames())})
+			faults = append(faults, Fault{Key: s.Key, Source: s.Source, Problem: "no such key" + didYouMean(s.Key, KeyNames(), "pulsemq config print lists all")})
 			continue
 		}
 		v, err := keys[at].parse(s.Value)

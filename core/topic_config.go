@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -116,7 +117,7 @@ func ParseTopicConfig(given map[string]string, defaults TopicConfig) (TopicConfi
 	for _, name := range names {
 		at := slices.IndexFunc(topicKeys, func(k TopicKey) bool { return k.Name == name })
 		if at < 0 {
-			faults = append(faults, Fault{Key: name, Problem: "no such topic key" + didYouMean(name, topicKeyNames())})
+			faults = append(faults, Fault{Key: name, Problem: "no such topic key" + didYouMean(name, topicKeyNames(), "known are "+strings.Join(topicKeyNames(), ", "))})
 			continue
 		}
 		v, err := topicKeys[at].parse(given[name])
@@ -170,10 +171,11 @@ func topicKeyNames() []string {
 	return names
 }
 
-// didYouMean ends an error about an unknown name.
-func didYouMean(name string, known []string) string {
+// didYouMean ends an error about an unknown name: with the nearest known name,
+// or else with where all of them are.
+func didYouMean(name string, known []string, all string) string {
 	if near := Nearest(name, known); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
 	}
-	return fmt.Sprintf("; known are %d keys, listed in docs/CONFIG.md", len(known))
+	return "; " + all
 }
