@@ -23,7 +23,7 @@ type folderRule struct {
 
 var folderRules = []folderRule{
 	{"core", nil, nil},
-	{"ring", nil, []string{"golang.org/x/sys"}},
+	{"ring", []string{"core"}, []string{"golang.org/x/sys"}},
 	{"ring/mail", []string{"core", "proto", "ring"}, nil},
 	{"ring/arena", []string{"core", "ring"}, []string{"golang.org/x/sys"}},
 	{"proto", nil, []string{"github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
