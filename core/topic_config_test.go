@@ -17,6 +17,9 @@ func TestTopicKeysBindEveryField(t *testing.T) {
 	bound := make(map[any]bool)
 	for _, key := range topicKeys {
 		bound[key.field(&c)] = true
+		if named := strings.HasSuffix(key.Name, "ms"); key.Kind == KindDuration && named != key.Millis {
+			t.Errorf("%s: takes plain milliseconds: %v", key.Name, key.Millis)
+		}
 		if key.Doc == "" {
 			t.Errorf("%s has no doc", key.Name)
 		}
