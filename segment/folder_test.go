@@ -25,6 +25,7 @@ type folder struct {
 	// steps counts changing operations; at failAt every one from there on fails.
 	steps, failAt int
 	reads         int
+	garble        bool // reads come back with a bit changed
 }
 
 type folderFile struct {
@@ -190,6 +191,9 @@ func (h *folderHandle) ReadAt(b []byte, at int64) (int, error) {
 		return 0, io.EOF
 	}
 	n := copy(b, h.file.data[at:])
+	if h.in.garble && n > 0 {
+		b[n/2] ^= 4
+	}
 	if n < len(b) {
 		return n, io.EOF
 	}
