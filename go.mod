@@ -15,8 +15,11 @@ require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/klauspost/compress v1.20.4 // indirect
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
+	github.com/pulsemq/pulsemq/clients/go v0.0.0
 	github.com/spf13/pflag v1.0.9 // indirect
 	golang.org/x/tools v0.26.0 // indirect
 )
 
 replace github.com/pulsemq/pulsemq/proto => ./proto
+
+replace github.com/pulsemq/pulsemq/clients/go => ./clients/go
