@@ -4,7 +4,7 @@ package proto
 
 import "encoding/binary"
 
-// HelloRequest: Introduces the client.
+// HelloRequest introduces the client.
 type HelloRequest struct {
 	// The protocol marker 0x504D5131 ("PMQ1" in ASCII). Any other value is answered with MALFORMED_REQUEST and the
 	// connection is closed.
@@ -104,7 +104,7 @@ func (m *HelloRequest) Decode(b []byte) error {
 	return r.finish("HELLO request")
 }
 
-// HelloResponse: Introduces the broker and says what it allows.
+// HelloResponse introduces the broker and says what it allows.
 type HelloResponse struct {
 	// The protocol marker 0x504D5131.
 	Magic uint32
@@ -213,7 +213,7 @@ func (m *HelloResponse) Decode(b []byte) error {
 	return r.finish("HELLO response")
 }
 
-// CommandRange: The versions of one command that a peer speaks.
+// CommandRange names the versions of one command that a peer speaks.
 type CommandRange struct {
 	// The command number.
 	Command Command
@@ -245,7 +245,7 @@ func (m *CommandRange) decode(r *reader) {
 	r.skipTags("command_range")
 }
 
-// Limits: Bounds that the broker holds each connection to.
+// Limits lists the bounds that the broker holds each connection to.
 type Limits struct {
 	// Largest value of a frame's length field.
 	FrameBytesMax uint32

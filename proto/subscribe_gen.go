@@ -4,7 +4,7 @@ package proto
 
 import "encoding/binary"
 
-// SubscribeRequest: Makes or changes a subscription.
+// SubscribeRequest makes or changes a subscription.
 type SubscribeRequest struct {
 	// 0 makes a new subscription; else the request id of the SUBSCRIBE that made the one to change.
 	Subscription uint64
@@ -89,7 +89,7 @@ func (m *SubscribeRequest) Decode(b []byte) error {
 	return r.finish("SUBSCRIBE request")
 }
 
-// SubscribeResponse: Says what could not be subscribed. Partitions without an entry are.
+// SubscribeResponse says what could not be subscribed. Partitions without an entry are.
 type SubscribeResponse struct {
 	// The subscription's name.
 	Subscription uint64
@@ -149,7 +149,7 @@ func (m *SubscribeResponse) Decode(b []byte) error {
 	return r.finish("SUBSCRIBE response")
 }
 
-// SubscribePartition: A partition to be pushed.
+// SubscribePartition is a partition to be pushed.
 type SubscribePartition struct {
 	// The topic's id from METADATA.
 	TopicID [16]byte
@@ -193,7 +193,7 @@ func (m *SubscribePartition) decode(r *reader) {
 	r.skipTags("subscribe_partition")
 }
 
-// PartitionError: Why one partition was refused.
+// PartitionError says why one partition was refused.
 type PartitionError struct {
 	// The topic's id.
 	TopicID [16]byte

@@ -149,6 +149,9 @@ var (
 
 func TestLinksLeadSomewhere(t *testing.T) {
 	for _, file := range files(t, ".md") {
+		if strings.HasPrefix(file, "tools/gen/prose/") {
+			continue // parts of docs/protocol, where their links lead
+		}
 		for _, match := range markdownLink.FindAllStringSubmatch(codeBlock.ReplaceAllString(read(t, file), ""), -1) {
 			link := match[1]
 			if strings.Contains(link, "://") || strings.HasPrefix(link, "mailto:") {
