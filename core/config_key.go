@@ -223,7 +223,7 @@ var keys = []Key{
 		"Records that one batch may hold.",
 		func(c *Config) any { return &c.Producer.MaxBatchSize }},
 	{"producer.max-batch-bytes", "1MiB", batchBytesDomain,
-		"Largest record batch that is accepted, as it is sent. Default of the topic key max.message.bytes.",
+		"Largest record batch that is accepted, as it is sent, on any topic. Default and upper bound of the topic key max.message.bytes.",
 		func(c *Config) any { return &c.Producer.MaxBatchBytes }},
 	{"producer.expiry", "7d", Domain{Kind: KindDuration, Min: int64(time.Minute), Max: int64(yearsTen)},
 		"An idempotent producer silent for so long is forgotten; its retries are no longer recognised.",

@@ -89,7 +89,7 @@ var topicKeys = []TopicKey{
 		"How old records leave: `delete` by age and size, `compact` keeps the newest record of each key.",
 		func(c *TopicConfig) any { return &c.Cleanup }},
 	{"max.message.bytes", "producer.max-batch-bytes", batchBytesDomain,
-		"Largest record batch that is accepted, as it is sent.",
+		"Largest record batch that is accepted, as it is sent; at most producer.max-batch-bytes.",
 		func(c *TopicConfig) any { return &c.MessageBytesMax }},
 	{"message.timestamp.type", "topics.timestamp-type", Domain{Kind: KindChoice, Choices: timestampTypes},
 		"Whose clock a record's timestamp is: `create` keeps the producer's, `append` puts the broker's.",
@@ -126,6 +126,10 @@ func ParseTopicConfig(given map[string]string, defaults TopicConfig) (TopicConfi
 			continue
 		}
 		store(topicKeys[at].field(&config), v)
+	}
+	if config.MessageBytesMax > defaults.MessageBytesMax {
+		faults = append(faults, Fault{Key: "max.message.bytes", Value: given["max.message.bytes"], Problem: fmt.Sprintf(
+			"allowed is at most the broker's producer.max-batch-bytes (%v), which bounds every topic", defaults.MessageBytesMax)})
 	}
 	if len(faults) == 0 && config.SegmentBytes < config.MessageBytesMax+segmentRoomBytes {
 		faults = append(faults, Fault{Key: "segment.bytes", Value: config.SegmentBytes.String(), Problem: fmt.Sprintf(

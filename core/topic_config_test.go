@@ -111,6 +111,16 @@ func TestParseTopicConfigSegmentHoldsLargestBatch(t *testing.T) {
 	}
 }
 
+func TestParseTopicConfigKeepsBrokerLimit(t *testing.T) {
+	if _, faults := ParseTopicConfig(map[string]string{"max.message.bytes": "1MB"}, topicDefaults()); faults != nil {
+		t.Error(faults)
+	}
+	_, faults := ParseTopicConfig(map[string]string{"max.message.bytes": "1048577"}, topicDefaults())
+	if len(faults) != 1 || faults[0].Key != "max.message.bytes" || !strings.Contains(faults[0].Problem, "(1MiB)") {
+		t.Errorf("got %v", faults)
+	}
+}
+
 func TestTopicNames(t *testing.T) {
 	for _, name := range []string{"a", "orders", "orders.eu-1_x", "...", "_a", strings.Repeat("a", TopicNameBytesMax)} {
 		if problem := TopicNameProblem(name); problem != "" {

@@ -69,6 +69,9 @@ func printConfig(w io.Writer, values []core.ConfigValue) error {
 	for i, v := range values {
 		// A path may need quotes to be read back; numbers and words never get any.
 		node := yaml.Node{Kind: yaml.ScalarNode, Value: v.Value}
+		if node.ShortTag() == "!!null" {
+			node.Style = yaml.SingleQuotedStyle // a folder may be named ~ or null
+		}
 		text, err := yaml.Marshal(&node)
 		if err != nil {
 			return failure{exitFailure, fmt.Errorf("print %s: %w", v.Name, err)}

@@ -36,7 +36,9 @@ Settings come from five places; each wins over those before it:
 
 ` + "`pulsemq config check`" + ` reports every fault at once, each with where it was written;
 ` + "`pulsemq config print`" + ` shows every key with the value in effect and its source.
-Settings are read when the broker starts. It exits with 2 when one is wrong.
+Settings are read when the broker starts. It exits with 2 when one is wrong. A variable that begins with ` + "`PULSEMQ_`" + `
+and is no key is wrong too, but for those that container platforms set for a service of that name, such as
+` + "`PULSEMQ_SERVICE_HOST`" + `.
 
     network:
       host: 0.0.0.0

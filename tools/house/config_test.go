@@ -1,16 +1,45 @@
 package house
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pulsemq/pulsemq/core"
+	"go.yaml.in/yaml/v3"
 )
+
+// The protocol's list of topic settings is for those who write clients, the
+// broker's declarations decide: both must name the same keys and values.
+func TestProtocolListsTopicKeys(t *testing.T) {
+	var schema struct {
+		Configs []struct {
+			Key, Kind string
+			Values    []string
+		} `yaml:"topic_configs"`
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "proto/schema/topic_configs.yaml")), &schema); err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	for _, c := range schema.Configs {
+		slices.Sort(c.Values)
+		got = append(got, fmt.Sprint(c.Key, " ", c.Kind, " ", c.Values))
+	}
+	for _, key := range core.TopicKeys() {
+		choices := slices.Sorted(slices.Values(key.Choices))
+		want = append(want, fmt.Sprint(key.Name, " ", key.Kind, " ", choices))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("proto/schema/topic_configs.yaml lists\n%q\nthe broker has\n%q", got, want)
+	}
+}
 
 // A key that nothing reads is a promise nobody keeps. Each field of core.Config is
 // read in the broker's wiring or below it as <config>.Group.Field, or is the

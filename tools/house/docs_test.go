@@ -53,6 +53,19 @@ func TestREADMENamesTargetsThatExist(t *testing.T) {
 	}
 }
 
+func TestMakeListsEveryTarget(t *testing.T) {
+	makefile := read(t, "Makefile")
+	targets := regexp.MustCompile(`(?m)^\.PHONY: (.*)$`).FindAllStringSubmatch(makefile, -1)
+	for _, target := range targets {
+		if !regexp.MustCompile(`(?m)^` + target[1] + `:.* ## \S`).MatchString(makefile) {
+			t.Errorf("make %s has no description behind ##", target[1])
+		}
+	}
+	if len(targets) == 0 {
+		t.Error("the Makefile declares no targets")
+	}
+}
+
 // guarantee is the last column of the README's table of guarantees.
 var guarantee = regexp.MustCompile("`((?:Test|Fuzz|Example)[A-Za-z0-9_]+)` in `([a-z0-9/]+)`")
 
