@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package uring is the disk of a shard on io_uring: one ring, used by one pinned
 // thread, with no goroutine and no allocation between the shard and the device.
 //
