@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
+	"syscall"
 
 	"github.com/pulsemq/pulsemq/core"
 )
@@ -108,6 +110,39 @@ func testChainStops(f *fixture) {
 	f.do(named(core.DiskOpen, "never"))
 	if err := f.ended[len(f.ended)-1].Err; !errors.Is(err, fs.ErrNotExist) {
 		f.Errorf("a canceled create was done: %v", err)
+	}
+}
+
+// The same when the failure comes from the device's side of the chain: no later
+// write and no sync of it may happen, however they were handed over.
+func testChainStopsAtWrite(f *fixture) {
+	const beyond = math.MaxInt64 - 2*page + 1 // no file reaches this far
+	file := f.create("a")
+	for at := range 4 {
+		ops := []*core.DiskOp{write(file, 0, filled(page, 1)), write(file, page, filled(page, 1)), sync(file), write(file, 2*page, filled(page, 1))}
+		ops[at] = write(file, beyond, filled(page, 9))
+		ops = append(ops, write(file, 10*page, filled(page, 9)), sync(file), named(core.DiskCreate, "never"))
+		f.ended = nil
+		f.do(ops...)
+		for i, op := range ops {
+			switch {
+			case f.ended[i] != op:
+				f.Errorf("failure at %d: operation %d did not end in its place", at, i)
+			case i < at && op.Err != nil:
+				f.Errorf("failure at %d: operation %d: %v", at, i, op.Err)
+			case i == at && (op.Err == nil || op.Err == core.ErrDiskCanceled):
+				f.Errorf("failure at %d: %v, want an operating error", at, op.Err)
+			case i > at && op.Err != core.ErrDiskCanceled:
+				f.Errorf("failure at %d: operation %d: %v, want ErrDiskCanceled", at, i, op.Err)
+			}
+		}
+		var number syscall.Errno
+		if !errors.As(ops[at].Err, &number) {
+			f.Errorf("%v wraps no error number", ops[at].Err)
+		}
+	}
+	if got := f.read(file, 10*page, page); len(got) != 0 {
+		f.Error("a canceled write was done")
 	}
 }
 

@@ -7,6 +7,9 @@ import (
 	"github.com/pulsemq/pulsemq/core"
 )
 
+// fileBytesMax is how large a file can become, as ext4 has it with 4 KiB blocks.
+const fileBytesMax = 16 << 40
+
 // The operations on open files, as both views do them. The caller holds the lock.
 
 func (s *FS) read(n *node, path string, p []byte, offset int64) (int, error) {
@@ -27,6 +30,9 @@ func (s *FS) read(n *node, path string, p []byte, offset int64) (int, error) {
 func (s *FS) write(n *node, path string, p []byte, offset int64) (int, error) {
 	if offset < 0 {
 		return 0, syscall.EINVAL
+	}
+	if offset > fileBytesMax-int64(len(p)) {
+		return 0, syscall.EFBIG
 	}
 	fault := s.match(core.DiskWrite, path)
 	if err := fault.failure(); err != nil {
@@ -68,6 +74,9 @@ func (s *FS) sync(n *node, path string) error {
 func (s *FS) allocate(n *node, path string, offset, length int64) error {
 	if offset < 0 || length <= 0 {
 		return syscall.EINVAL
+	}
+	if offset > fileBytesMax-length {
+		return syscall.EFBIG
 	}
 	if err := s.fail(core.DiskAllocate, path); err != nil {
 		return err

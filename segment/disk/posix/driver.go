@@ -73,11 +73,13 @@ func (d *Driver) Submit(op *core.DiskOp) bool {
 		return false
 	}
 	for each := op; each != nil; each = each.Next {
+		if UsesFile(each.Kind) {
+			d.table.Get(each.File) // asserts that it is open, before anything is taken
+		}
+	}
+	for each := op; each != nil; each = each.Next {
 		contract.Reset(each)
-		switch {
-		case usesFile(each.Kind):
-			d.table.Get(each.File) // asserts that it is open
-		case opensFile(each.Kind):
+		if OpensFile(each.Kind) {
 			each.File = d.table.Reserve()
 		}
 	}
@@ -86,7 +88,8 @@ func (d *Driver) Submit(op *core.DiskOp) bool {
 	return true
 }
 
-func usesFile(kind core.DiskOpKind) bool {
+// UsesFile says that an operation of this kind is on an open file.
+func UsesFile(kind core.DiskOpKind) bool {
 	switch kind {
 	case core.DiskClose, core.DiskRead, core.DiskWrite, core.DiskSync, core.DiskAllocate, core.DiskTruncate:
 		return true
@@ -94,7 +97,8 @@ func usesFile(kind core.DiskOpKind) bool {
 	return false
 }
 
-func opensFile(kind core.DiskOpKind) bool { return kind == core.DiskOpen || kind == core.DiskCreate }
+// OpensFile says that an operation of this kind opens a file.
+func OpensFile(kind core.DiskOpKind) bool { return kind == core.DiskOpen || kind == core.DiskCreate }
 
 // work runs chains until the queue is closed.
 func (d *Driver) work() {
@@ -106,7 +110,7 @@ func (d *Driver) work() {
 			if failed {
 				op.Err = core.ErrDiskCanceled
 			} else {
-				if usesFile(op.Kind) {
+				if UsesFile(op.Kind) {
 					file = d.table.Get(op.File)
 				}
 				file = d.folder.Execute(op, file)
