@@ -70,7 +70,9 @@ func ProducerCompression(codec Compression) ProducerOption {
 
 // ProducerIdempotence numbers records so that a retry stores them once and in order; on by default. Without it a retry
 // may store twice, and with more than one batch in flight also out of order.
-func ProducerIdempotence(on bool) ProducerOption { return func(c *producerConfig) { c.idempotent = on } }
+func ProducerIdempotence(on bool) ProducerOption {
+	return func(c *producerConfig) { c.idempotent = on }
+}
 
 // ProducerInFlight is the number of unanswered batches per partition, 1 to 5; 5 by default. The broker may allow less.
 func ProducerInFlight(n int) ProducerOption { return func(c *producerConfig) { c.inFlight = n } }

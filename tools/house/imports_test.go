@@ -28,7 +28,7 @@ var folderRules = []folderRule{
 	{"ring/arena", []string{"core", "ring"}, []string{"golang.org/x/sys"}},
 	{"proto", nil, []string{"github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}},
 	{"segment", []string{"core", "proto"}, nil},
-	{"segment/disk", []string{"core", "ring"}, []string{"golang.org/x/sys"}},
+	{"segment/disk", []string{"core", "ring", "segment/disk/..."}, []string{"golang.org/x/sys"}},
 	{"segment/disk/disktest", []string{"core", "ring", "segment/disk/..."}, []string{"pgregory.net/rapid"}},
 	{"segment/disk/uring", []string{"core", "ring", "segment/disk/..."}, []string{"golang.org/x/sys", "github.com/iceber/iouring-go/syscall"}},
 	{"cluster", []string{"core", "proto", "segment"}, nil},
