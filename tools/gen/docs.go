@@ -294,8 +294,11 @@ func (d *docs) configTable() {
 	d.p("| key | value | meaning |\n|---|---|---|")
 	for _, c := range d.s.configs {
 		value := c.Kind
-		if c.Kind == "choice" {
+		switch c.Kind {
+		case "choice":
 			value = "`" + strings.Join(c.Values, "`, `") + "`"
+		case "bool":
+			value = "`true`, `false`"
 		}
 		d.p("| `%s` | %s | %s |", c.Key, value, cell(c.Doc))
 	}

@@ -102,7 +102,7 @@ type errorCode struct {
 
 type topicConfig struct {
 	Key    string   `yaml:"key"`
-	Kind   string   `yaml:"kind"` // choice, duration or size
+	Kind   string   `yaml:"kind"` // choice, duration, size or bool
 	Values []string `yaml:"values"`
 	Doc    string   `yaml:"doc"`
 }

@@ -1,0 +1,84 @@
+package core
+
+// All compiled-in limits of the broker, with unit and reason. What an operator
+// may choose is configuration (config.go), bounded by these. The relations at
+// the end do not compile when they are false.
+const (
+	// SlabBytesMin and SlabBytesMax are the smallest and largest size class of slabs.
+	// 4 KiB is the disk's unit; 2 MiB is a huge page.
+	SlabBytesMin = 4 << 10
+	SlabBytesMax = 2 << 20
+
+	// BatchRoomBytes is what a reactor leaves free in a slab before a batch, so that a
+	// large batch is written from the slab behind its write mark and frame header.
+	BatchRoomBytes = 128
+
+	// BatchBytesMax is the largest record batch that can be configured: it must fit a
+	// slab with its room, and its padding to the disk's unit.
+	BatchBytesMax = SlabBytesMax - 64<<10
+
+	// FrameBytesMax bounds a wire frame: a batch with the fields before it.
+	FrameBytesMax = BatchBytesMax + 4<<10
+
+	// HandshakeFrameBytesMax bounds a frame before HELLO has been answered.
+	HandshakeFrameBytesMax = 4 << 10
+
+	// AnswerChunkBytesMax bounds the batches of one answer unless one batch is larger.
+	AnswerChunkBytesMax = 1 << 20
+
+	// AnswerSlicesMax bounds the slices of one socket write; gnet closes the
+	// connection above 1024.
+	AnswerSlicesMax = 256
+
+	// DirectWriteBytesMin is the batch size from which a batch is a frame of its own
+	// and may go straight to its segment.
+	DirectWriteBytesMin = 64 << 10
+
+	// JournalGroupBytesMax bounds one journal group with its header.
+	JournalGroupBytesMax = 1 << 20
+
+	// GatherFrameBytesMax bounds the frame that gathers the small batches of one
+	// partition and turn.
+	GatherFrameBytesMax = 256 << 10
+
+	// SegmentExtentBytes is how much a segment file grows at a time.
+	SegmentExtentBytes = 16 << 20
+
+	// SegmentExtentIdleBytes is the first extent of a segment, which idle partitions never leave.
+	SegmentExtentIdleBytes = 1 << 20
+
+	// IndexIntervalBytes is the most bytes of frames between two entries of a sparse index.
+	IndexIntervalBytes = 64 << 10
+
+	// ProducersPerPartitionMax bounds the idempotent producers remembered per partition.
+	ProducersPerPartitionMax = 10_000
+
+	// ProducerBatchesRemembered is how many batches per producer and partition can be
+	// recognised as duplicates; HELLO announces it as the producer's in-flight limit.
+	ProducerBatchesRemembered = 5
+
+	// PartitionsPerTopicMax bounds a topic.
+	PartitionsPerTopicMax = 10_000
+
+	// PartitionsPerNodeMax bounds a node.
+	PartitionsPerNodeMax = 200_000
+
+	// TopicNameBytesMax bounds a topic's name.
+	TopicNameBytesMax = 249
+
+	// ShardsMax and ReactorsMax bound a node's threads.
+	ShardsMax   = 64
+	ReactorsMax = 64
+
+	// ProducerIDBlock is how many producer ids are reserved by one metadata command.
+	ProducerIDBlock = 1_000
+)
+
+// Relations between limits. A negative constant does not convert to uint.
+const (
+	_ = uint(SlabBytesMax - BatchRoomBytes - BatchBytesMax - DiskAlignment)
+	_ = uint(JournalGroupBytesMax - GatherFrameBytesMax - DiskAlignment)
+	_ = uint(GatherFrameBytesMax - DirectWriteBytesMin)
+	_ = uint(1024 - AnswerSlicesMax)
+	_ = uint(SegmentExtentBytes - SegmentExtentIdleBytes)
+)
