@@ -27,6 +27,7 @@ type Header struct {
 //
 // The zero value is ready. One that is used again for batch after batch allocates nothing once its buffers have grown.
 type RecordIterator struct {
+	origin recordOrigin
 	cursor recordCursor
 	raw    rawRecord
 	record Record
@@ -34,24 +35,15 @@ type RecordIterator struct {
 	index  int    // of the record that Next reads now
 	buffer []byte // decompressed records, used again
 	err    error
-
-	// What the batch's header says of every record.
-	baseOffset    int64
-	lastDelta     int32
-	baseTimestamp int64
-	appendTime    int64 // -1 when the records have times of their own
 }
 
 // Reset starts on a batch, which has been through NextBatch or ParseBatch. Compressed records are decompressed here,
 // into at most recordBytesMax bytes. Uncompressed ones are read where they lie. The error is that of Err.
 func (it *RecordIterator) Reset(b Batch, recordBytesMax int) error {
 	it.index, it.left, it.err = 0, int(b.Count()), nil
-	it.baseOffset, it.lastDelta, it.baseTimestamp, it.appendTime = b.BaseOffset(), b.LastOffsetDelta(), b.BaseTimestamp(), -1
-	if b.TimestampType() == TimestampAppend {
-		it.appendTime = b.MaxTimestamp()
-	}
+	it.origin = originOf(b)
 	it.cursor = recordCursor{b: b.Records()}
-	if codec := b.Codec(); codec != CodecNone {
+	if codec := b.Codec(); codec != CodecNone && it.left > 0 {
 		plain, err := Decompress(it.buffer[:0], codec, b.Records(), recordBytesMax)
 		if err != nil {
 			it.left, it.err = 0, err
@@ -72,33 +64,13 @@ func (it *RecordIterator) Next() bool {
 		}
 		return false
 	}
-	raw := &it.raw
-	problem := it.cursor.next(raw)
-	if problem == problemNone && (raw.offsetDelta < 0 || raw.offsetDelta > it.lastDelta) {
-		problem = problemOffsetOutside
-	}
-	if problem != problemNone {
+	if problem := it.cursor.nextOf(&it.origin, &it.raw, &it.record); problem != problemNone {
 		it.left, it.err = 0, it.problem(CodeCorruptBatch, problem.String())
 		it.cursor = recordCursor{}
 		return false
 	}
 	it.left--
 	it.index++
-	r := &it.record
-	r.Offset = it.baseOffset + int64(raw.offsetDelta)
-	if r.Timestamp = it.appendTime; r.Timestamp < 0 {
-		r.Timestamp = it.baseTimestamp + raw.timestampDelta
-	}
-	r.Key, r.Value = raw.key, raw.value
-	r.Headers = r.Headers[:0]
-	if raw.headerCount == 0 {
-		return true
-	}
-	headers := recordCursor{b: raw.headers}
-	for range raw.headerCount {
-		key, value, _ := headers.header() // the cursor has been over them once
-		r.Headers = append(r.Headers, Header{Key: key, Value: value})
-	}
 	return true
 }
 

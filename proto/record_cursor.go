@@ -14,6 +14,22 @@ type rawRecord struct {
 	headers        []byte // the headers after their count
 }
 
+// recordOrigin is what a batch's header says of all its records.
+type recordOrigin struct {
+	baseOffset    int64
+	lastDelta     int32
+	baseTimestamp int64
+	appendTime    int64 // -1 when the records have times of their own
+}
+
+func originOf(b Batch) recordOrigin {
+	o := recordOrigin{baseOffset: b.BaseOffset(), lastDelta: b.LastOffsetDelta(), baseTimestamp: b.BaseTimestamp(), appendTime: -1}
+	if b.TimestampType() == TimestampAppend {
+		o.appendTime = b.MaxTimestamp()
+	}
+	return o
+}
+
 // recordCursor walks over a record area.
 //
 // Invariant: 0 <= off <= len(b).
@@ -54,6 +70,32 @@ var recordProblemTexts = [...]string{
 
 // String is the problem for people.
 func (p recordProblem) String() string { return recordProblemTexts[p] }
+
+// nextOf reads one record of a stored batch into r, whose bytes are slices of the cursor's. raw is room to work in, so
+// that none is allocated.
+func (c *recordCursor) nextOf(o *recordOrigin, raw *rawRecord, r *Record) recordProblem {
+	if problem := c.next(raw); problem != problemNone {
+		return problem
+	}
+	if raw.offsetDelta < 0 || raw.offsetDelta > o.lastDelta {
+		return problemOffsetOutside
+	}
+	r.Offset = o.baseOffset + int64(raw.offsetDelta)
+	if r.Timestamp = o.appendTime; r.Timestamp < 0 {
+		r.Timestamp = o.baseTimestamp + raw.timestampDelta
+	}
+	r.Key, r.Value = raw.key, raw.value
+	r.Headers = r.Headers[:0]
+	if raw.headerCount == 0 {
+		return problemNone
+	}
+	headers := recordCursor{b: raw.headers}
+	for range raw.headerCount {
+		key, value, _ := headers.header() // next has been over them once
+		r.Headers = append(r.Headers, Header{Key: key, Value: value})
+	}
+	return problemNone
+}
 
 // next reads one record and moves behind it. When there is a problem off stands at about where it is.
 func (c *recordCursor) next(r *rawRecord) recordProblem {
