@@ -308,6 +308,11 @@ func testContract(f *fixture) {
 	if !panics(func() { f.Driver.Submit(&core.DiskOp{Kind: core.DiskSync, File: file}) }) {
 		f.Error("no owner: accepted")
 	}
+	f.submit(sync(file))
+	if !panics(func() { _ = f.Driver.Close() }) {
+		f.Error("close with an operation pending: accepted")
+	}
+	f.drain()
 	f.close(file)
 	if !panics(func() { f.Driver.Submit(f.chain(sync(file))) }) {
 		f.Error("closed file: accepted")
