@@ -1,0 +1,95 @@
+package mail
+
+import (
+	"github.com/pulsemq/pulsemq/core"
+)
+
+// RequestKind says what a shard is asked.
+type RequestKind uint8
+
+const (
+	// RequestProduce appends the batch in Slab to Partition.
+	RequestProduce RequestKind = iota + 1
+	// RequestFetch reads from Offset, waiting up to Wait for BytesMin.
+	RequestFetch
+	// RequestSubscribe adds Partition to subscription (Conn, ID) from Offset on.
+	// It is answered by AnswerSubscribe once, then by AnswerDeliver as credit allows.
+	RequestSubscribe
+	// RequestUnsubscribe takes Partition off subscription (Conn, ID).
+	RequestUnsubscribe
+	// RequestCredit lends Bytes of credit to subscription (Conn, ID) on this shard.
+	RequestCredit
+	// RequestListOffset looks one offset up: Lookup, Timestamp.
+	RequestListOffset
+	// RequestDescribe asks for a partition's offsets and size.
+	RequestDescribe
+	// RequestTrim deletes records before Offset (-1: the high watermark).
+	RequestTrim
+	// RequestAdmin carries a decoded command of proto for the shard that owns the
+	// metadata partition: create, delete or alter a topic, a producer id. See Body.
+	RequestAdmin
+	// RequestReturn gives a Parcel back.
+	RequestReturn
+	// RequestDisconnect forgets waiters and subscriptions of Conn. It has no answer.
+	RequestDisconnect
+)
+
+// Lookup says what RequestListOffset looks for.
+type Lookup uint8
+
+const (
+	LookupEarliest Lookup = iota
+	LookupLatest
+	// LookupTime finds the first record whose timestamp is at or after Timestamp.
+	LookupTime
+	// LookupMaxTimestamp finds the record with the largest timestamp.
+	LookupMaxTimestamp
+)
+
+// ConnRef names a connection of a reactor. Slots are reused, so the serial tells
+// a late answer for a closed connection from one for its successor.
+type ConnRef struct {
+	Slot   uint32
+	Serial uint32
+}
+
+// Request is one letter from a reactor to a shard. It is copied by value into
+// the ring; fields that a kind does not name are zero.
+type Request struct {
+	Kind    RequestKind
+	Acks    uint8 // RequestProduce: as in the command
+	Lookup  Lookup
+	Reactor uint8 // index of the sender
+	Version uint8 // of the command
+
+	Conn ConnRef
+	ID   uint64 // request id of the wire; for subscriptions the subscription's
+
+	Partition   core.PartitionID
+	LeaderEpoch core.LeaderEpoch // believed by the client; -1 unknown
+	LastEpoch   core.LeaderEpoch // of the last record read; -1 unknown
+
+	// RequestProduce: the batch is Slab.Bytes[Start : Start+Bytes], with at least
+	// core.BatchRoomBytes free before Start and padding room behind. Its header has
+	// been validated and its checksum verified by the reactor, which hands on the two
+	// checksums that it computed on the way.
+	Slab       *core.Slab
+	Start      uint32
+	Bytes      uint32 // also the credit of RequestCredit
+	RecordsCRC uint32 // Castagnoli over the record area, bytes [61, end) of the batch
+
+	Offset     core.Offset
+	Timestamp  int64 // milliseconds since the Unix epoch
+	BytesMin   uint32
+	BytesMax   uint32
+	RecordsMax uint32
+	// Wait is how long the request may wait, in nanoseconds from Received.
+	Wait int64
+	// Received is the monotonic clock when the reactor had the whole request.
+	Received int64
+
+	// Body is a *proto.XxxRequest for RequestAdmin.
+	Body any
+	// Parcel is given back by RequestReturn.
+	Parcel *Parcel
+}
