@@ -98,11 +98,6 @@ func same(a, b reflect.Value) bool {
 
 func sameMessage(a, b Message) bool { return same(reflect.ValueOf(a), reflect.ValueOf(b)) }
 
-func hasBulk(m Message) bool {
-	_, ok := m.(interface{ HeadSize() int })
-	return ok
-}
-
 // Any message survives the wire, into a fresh value and into one that held another message before.
 func TestMessageRoundTrip(t *testing.T) {
 	for _, m := range messages() {
