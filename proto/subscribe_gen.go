@@ -8,7 +8,8 @@ import "encoding/binary"
 type SubscribeRequest struct {
 	// 0 makes a new subscription; else the request id of the SUBSCRIBE that made the one to change.
 	Subscription uint64
-	// Partitions to push from now on.
+	// Partitions to push from now on. One that is subscribed already and not in remove is refused with
+	// INVALID_REQUEST.
 	Add []SubscribePartition
 	// Partitions to stop. One that is not subscribed is ignored.
 	Remove []TopicPartition

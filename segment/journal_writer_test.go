@@ -10,6 +10,7 @@ type journalWriter struct {
 	header   FileHeader
 	bytes    []byte
 	sequence uint64 // of the next group
+	flags    GroupFlags
 	places   []groupPlace
 }
 
@@ -41,7 +42,7 @@ func (w *journalWriter) group(synced uint64, n int) {
 		h.Put(b)
 		body = append(append(body, b...), payload...)
 	}
-	h := GroupHeader{Shard: w.header.Shard, Layout: w.header.Layout, FileGeneration: w.header.FileGeneration,
+	h := GroupHeader{Flags: w.flags, Shard: w.header.Shard, Layout: w.header.Layout, FileGeneration: w.header.FileGeneration,
 		Sequence: w.sequence, Synced: synced, Bytes: uint32(len(body)), BodyCRC: proto.CRC(body), Salt: w.header.Salt}
 	w.places = append(w.places, groupPlace{int64(len(w.bytes)), h, body})
 	b := make([]byte, GroupHeaderBytes)
