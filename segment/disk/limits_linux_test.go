@@ -22,7 +22,7 @@ type use struct {
 	waker  core.Waker
 }
 
-func newUse(t *testing.T, dir string, kind Kind) *use {
+func newUse(t *testing.T, dir string, kind core.DiskChoice) *use {
 	runtime.LockOSThread() // never unlocked: the thread ends with the test's goroutine
 	folder, err := Open(dir, kind)
 	if err != nil {
@@ -85,16 +85,16 @@ const limitEnv = "PULSEMQ_TEST_FILE_LIMIT"
 // A write that the kernel stores in part fails the chain. The file size limit of a
 // process makes one for real.
 func TestShortWrite(t *testing.T) {
-	for _, kind := range []Kind{KindUring, KindPosix} {
-		t.Run(string(kind), func(t *testing.T) {
+	for _, kind := range []core.DiskChoice{core.DiskUring, core.DiskPosix} {
+		t.Run(kind.String(), func(t *testing.T) {
 			if os.Getenv(limitEnv) == "" {
-				test := exec.Command(os.Args[0], "-test.run=^TestShortWrite$/^"+string(kind)+"$", "-test.v")
+				test := exec.Command(os.Args[0], "-test.run=^TestShortWrite$/^"+kind.String()+"$", "-test.v")
 				test.Env = append(os.Environ(), limitEnv+"=1")
 				out, err := test.CombinedOutput()
 				if strings.Contains(string(out), "--- SKIP") {
 					t.Skip("the limited process skipped")
 				}
-				if err != nil || !strings.Contains(string(out), "--- PASS: TestShortWrite/"+string(kind)) {
+				if err != nil || !strings.Contains(string(out), "--- PASS: TestShortWrite/"+kind.String()) {
 					t.Fatalf("%v\n%s", err, out)
 				}
 				return
@@ -122,8 +122,8 @@ func TestShortWrite(t *testing.T) {
 // A full file system is told as such by writes, allocations and creates, and is no
 // obstacle to removing.
 func TestFullFileSystem(t *testing.T) {
-	for _, kind := range []Kind{KindUring, KindPosix} {
-		t.Run(string(kind), func(t *testing.T) {
+	for _, kind := range []core.DiskChoice{core.DiskUring, core.DiskPosix} {
+		t.Run(kind.String(), func(t *testing.T) {
 			dir := t.TempDir()
 			if err := unix.Mount("none", dir, "tmpfs", 0, "size=256k"); err != nil {
 				t.Skipf("a small file system cannot be mounted here: %v", err)

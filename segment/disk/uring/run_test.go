@@ -329,6 +329,27 @@ func TestCompletionQueueOverflow(t *testing.T) {
 	}
 }
 
+// A ring that no longer works is an error of Flush and Park, also when Reap was the
+// first to see it; the loop must not wait for completions that never come.
+func TestBrokenRingIsReported(t *testing.T) {
+	b := newBench(t)
+	b.submit(b.write(0, 1))
+	fd := b.kernel.fd
+	b.kernel.fd = -1
+	if b.Reap(make([]*core.DiskOp, 1)) != 0 {
+		t.Error("an operation ended")
+	}
+	b.kernel.fd = fd
+	if err := b.Flush(); !errors.Is(err, syscall.EBADF) {
+		t.Errorf("Flush: %v", err)
+	}
+	if err := b.Park(-1); !errors.Is(err, syscall.EBADF) {
+		t.Errorf("Park: %v", err)
+	}
+	b.broken = nil
+	b.reap(1)
+}
+
 func TestRefusalSaysWho(t *testing.T) {
 	for _, c := range []struct {
 		err      error
