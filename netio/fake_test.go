@@ -170,11 +170,13 @@ type fakeShard struct {
 	links   []*mail.Link // by reactor
 	logs    map[core.PartitionID]*fakeLog
 	subs    map[fakeSubKey]*fakeSub
+	credits map[fakeSubKey]*int64
 	order   []fakeSubKey
 	pending [][]mail.Answer // by reactor, that found the ring full
 	parcels int             // not given back
 	seen    []mail.Request  // without slabs, when keep is set
 	keep    bool
+	create  func(*proto.MetadataRequest)
 	mute    bool // answers nothing
 	chunk   int  // batches per fetch answer
 }
@@ -201,6 +203,7 @@ func newFakeShard(links []*mail.Link) *fakeShard {
 		links:   links,
 		logs:    make(map[core.PartitionID]*fakeLog),
 		subs:    make(map[fakeSubKey]*fakeSub),
+		credits: make(map[fakeSubKey]*int64),
 		pending: make([][]mail.Answer, len(links)),
 		chunk:   1 << 30,
 	}
@@ -294,6 +297,15 @@ func (f *fakeShard) serve(reactor uint8, q *mail.Request) {
 			a.Err = proto.CodeOffsetOutOfRange.Errorf("offset %d", q.Offset)
 		}
 	case mail.RequestUnsubscribe:
+		if q.Partition == 0 {
+			f.credits[fakeSubKey{reactor, q.Conn, q.ID, 0}] = nil
+			for _, key := range slices.Clone(f.order) {
+				if key.reactor == reactor && key.conn == q.Conn && key.id == q.ID {
+					f.drop(key)
+				}
+			}
+			return
+		}
 		f.drop(fakeSubKey{reactor, q.Conn, q.ID, q.Partition})
 		return
 	case mail.RequestCredit:
@@ -316,6 +328,10 @@ func (f *fakeShard) serve(reactor uint8, q *mail.Request) {
 				a.Kind, a.Err = mail.AnswerError, proto.CodeInvalidName.Errorf("empty")
 			}
 			a.Body = &proto.CreateTopicResponse{TopicID: topicA, Partitions: m.Partitions, Replicas: 1}
+		case *proto.MetadataRequest:
+			if f.create != nil {
+				f.create(m)
+			}
 		case *proto.DeleteTopicRequest:
 			a.Body = &proto.DeleteTopicResponse{}
 		case *proto.AlterTopicRequest:
@@ -339,12 +355,11 @@ func (f *fakeShard) serve(reactor uint8, q *mail.Request) {
 
 // credit is shared by the partitions of one subscription.
 func (f *fakeShard) credit(key fakeSubKey) *int64 {
-	for k, sub := range f.subs {
-		if k.reactor == key.reactor && k.conn == key.conn && k.id == key.id {
-			return sub.credit
-		}
+	key.partition = 0
+	if f.credits[key] == nil {
+		f.credits[key] = new(int64)
 	}
-	return new(int64)
+	return f.credits[key]
 }
 
 func (f *fakeShard) drop(key fakeSubKey) {
