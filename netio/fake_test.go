@@ -6,7 +6,6 @@ import (
 	"net"
 	"slices"
 	"sync/atomic"
-	"testing"
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
@@ -81,7 +80,7 @@ type frame struct {
 }
 
 // frames cuts what was sent.
-func frames(t testing.TB, b []byte) []frame {
+func frames(t tb, b []byte) []frame {
 	t.Helper()
 	var list []frame
 	for len(b) > 0 {
@@ -415,7 +414,7 @@ func (f *fakeShard) parcel(list [][]byte) *mail.Parcel {
 
 // bench is a reactor with fake shards, driven by hand.
 type bench struct {
-	t       testing.TB
+	t       tb
 	clock   *testClock
 	view    *testView
 	views   *mail.Views
@@ -440,7 +439,7 @@ func testSettings() Settings {
 	}
 }
 
-func newBench(t testing.TB, o benchOptions) *bench {
+func newBench(t tb, o benchOptions) *bench {
 	o.shards, o.ring = max(o.shards, 1), max(o.ring, 256)
 	b := &bench{
 		t: t, clock: &testClock{}, views: &mail.Views{},
@@ -515,7 +514,7 @@ func (b *bench) ask(s *Session, c *testConn, id uint64, m proto.Message) []frame
 }
 
 // wantError checks that the only answer is an error with a code.
-func wantError(t testing.TB, got []frame, id uint64, code proto.Code) *proto.Error {
+func wantError(t tb, got []frame, id uint64, code proto.Code) *proto.Error {
 	t.Helper()
 	if len(got) != 1 || got[0].header.Command != proto.CommandError || got[0].header.RequestID != id {
 		t.Fatalf("got %v, want one ERROR for request %d", got, id)
@@ -531,7 +530,7 @@ func wantError(t testing.TB, got []frame, id uint64, code proto.Code) *proto.Err
 }
 
 // decode reads the payload of the only answer.
-func decode[M proto.Message](t testing.TB, got []frame, m M) M {
+func decode[M proto.Message](t tb, got []frame, m M) M {
 	t.Helper()
 	if len(got) != 1 || got[0].header.Command != m.Command() || !got[0].header.Answer {
 		for _, f := range got {
@@ -550,7 +549,7 @@ func decode[M proto.Message](t testing.TB, got []frame, m M) M {
 }
 
 // testBatch has n records of valueBytes.
-func testBatch(t testing.TB, n, valueBytes int) []byte {
+func testBatch(t tb, n, valueBytes int) []byte {
 	t.Helper()
 	var builder proto.BatchBuilder
 	builder.Reset(proto.CodecNone)
@@ -574,4 +573,12 @@ func produce(partition uint32, batch []byte) *proto.ProduceRequest {
 
 func fetch(partition uint32, offset int64) *proto.FetchRequest {
 	return &proto.FetchRequest{TopicID: topicA, Partition: partition, LeaderEpoch: -1, LastEpoch: -1, Offset: offset}
+}
+
+// tb is what the tests' helpers need of a test, be it ordinary or of rapid.
+type tb interface {
+	Helper()
+	Logf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
 }

@@ -172,7 +172,7 @@ func TestWrongRequestsKeepTheConnection(t *testing.T) {
 }
 
 // requests is one of each kind, which all succeed.
-func requests(t testing.TB) []proto.Message {
+func requests(t tb) []proto.Message {
 	batch := testBatch(t, 3, 50)
 	return []proto.Message{
 		&proto.HelloRequest{Magic: proto.Magic, ClientName: "again"},
@@ -237,7 +237,7 @@ func TestTruncatedAtEveryByte(t *testing.T) {
 }
 
 // transcript feeds a stream in pieces and returns everything that was sent.
-func transcript(t testing.TB, stream []byte, cuts func(left int) int) []byte {
+func transcript(t tb, stream []byte, cuts func(left int) int) []byte {
 	b := newBench(t, benchOptions{shards: 3, settings: func(s *Settings) { s.Keepalive, s.IdleTimeout = 1e18, 1e18 }})
 	s, c := b.open()
 	for len(stream) > 0 {

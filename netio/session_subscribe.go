@@ -182,6 +182,13 @@ func (sub *subscription) find(topic core.TopicID, number uint32) (core.Partition
 func (sub *subscription) remove(id core.PartitionID, at *subscribed) {
 	sub.tell(at.shard, mail.Request{Kind: mail.RequestUnsubscribe, Partition: id})
 	sub.forget(id, at)
+	for range sub.held.len() {
+		if o := sub.held.pop(); o.answer.Partition == id {
+			sub.session.reactor.giveBack(o.shard, o.answer.Parcel)
+		} else {
+			sub.held.push(o)
+		}
+	}
 }
 
 // forget drops a partition that the shard does not push any more. With its last
