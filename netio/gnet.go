@@ -36,6 +36,7 @@ type loop struct {
 	connections atomic.Int64 // for the choice of the loop of a new connection
 	tickDue     atomic.Bool
 	drainDue    atomic.Bool
+	drainSeen   atomic.Bool // new requests are refused
 	drained     atomic.Bool
 }
 
@@ -44,6 +45,7 @@ func (l *loop) turn() {
 	l.wake.taken()
 	if l.drainDue.Load() {
 		l.reactor.Drain()
+		l.drainSeen.Store(true)
 		l.drained.Store(l.reactor.Drained())
 	}
 	if l.tickDue.Load() {

@@ -55,6 +55,9 @@ type Session struct {
 	scatters  map[uint32]*scatter // under way, by their token
 	scatterID uint32
 
+	// creating are METADATA requests whose topics are being created; nil mostly.
+	creating map[uint64]*proto.MetadataRequest
+
 	subscriptions map[uint64]*subscription
 	parked        queue[parkedFetch] // fetches that wait until the client has read
 	touched       uint64             // bit per shard that has been sent something about this connection
@@ -99,19 +102,20 @@ func (s *Session) Lost() {
 		}
 	}
 	r.stats.Subscriptions -= int64(len(s.subscriptions))
-	s.scatters, s.subscriptions = nil, nil
+	s.scatters, s.subscriptions, s.creating = nil, nil, nil
 	s.pendings = pendings{}
 	r.release(s)
 }
 
-// end says a last word about the whole connection and closes it.
+// end says a last word about the whole connection, after the answers that are
+// ready, and closes it.
 func (s *Session) end(id uint64, e *proto.Error) {
 	if s.state >= stateEnding {
 		return
 	}
 	s.reactor.stats.fail(e.Code)
 	s.dropInput()
-	s.dropOutput()
+	s.dropData()
 	s.push(id, e)
 	s.state = stateEnding
 	s.ended = s.reactor.now

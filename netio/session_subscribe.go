@@ -180,25 +180,42 @@ func (sub *subscription) find(topic core.TopicID, number uint32) (core.Partition
 
 // remove ends the pushing of a partition.
 func (sub *subscription) remove(id core.PartitionID, at *subscribed) {
+	sub.tell(at.shard, mail.Request{Kind: mail.RequestUnsubscribe, Partition: id})
 	sub.forget(id, at)
-	request := mail.Request{Kind: mail.RequestUnsubscribe, Conn: sub.session.ref, ID: sub.id, Partition: id}
-	sub.session.reactor.must(at.shard, &request)
+	for range sub.held.len() {
+		if o := sub.held.pop(); o.answer.Partition == id {
+			sub.session.reactor.giveBack(o.shard, o.answer.Parcel)
+		} else {
+			sub.held.push(o)
+		}
+	}
 }
 
-// forget drops a partition that the shard does not push any more.
+// forget drops a partition that the shard does not push any more. With its last
+// one a shard is told to forget the subscription, so that credit which it has
+// left is not lent to it again.
 func (sub *subscription) forget(id core.PartitionID, at *subscribed) {
 	delete(sub.partitions, id)
 	loan := &sub.shards[at.shard]
 	if loan.partitions--; loan.partitions == 0 {
-		loan.lent = 0 // the shard forgets a subscription without partitions
+		loan.lent = 0
+		sub.tell(at.shard, mail.Request{Kind: mail.RequestUnsubscribe})
 	}
+}
+
+// tell sends a shard something about the subscription that it cannot refuse.
+func (sub *subscription) tell(shard core.ShardID, request mail.Request) {
+	request.Conn, request.ID = sub.session.ref, sub.id
+	sub.session.reactor.must(shard, &request)
 }
 
 // close ends the subscription.
 func (sub *subscription) close() {
 	s := sub.session
-	for id, at := range sub.partitions {
-		sub.remove(id, at)
+	for shard := range sub.shards {
+		if sub.shards[shard].partitions > 0 {
+			sub.tell(core.ShardID(shard), mail.Request{Kind: mail.RequestUnsubscribe})
+		}
 	}
 	sub.dropHeld()
 	delete(s.subscriptions, sub.id)
@@ -356,13 +373,9 @@ func (sub *subscription) lend(shard core.ShardID) {
 	if loan.lent > piece/2 {
 		return
 	}
-	more := piece - loan.lent
-	if more <= 0 {
-		return
-	}
+	more := min(piece-loan.lent, math.MaxUint32) // lent is below 0 after an overdraft
 	loan.lent += more
-	request := mail.Request{Kind: mail.RequestCredit, Conn: s.ref, ID: sub.id, Bytes: uint32(min(more, math.MaxUint32))}
-	s.reactor.must(shard, &request)
+	sub.tell(shard, mail.Request{Kind: mail.RequestCredit, Bytes: uint32(more)})
 }
 
 // lendAll tops up every subscription, after the client has read.

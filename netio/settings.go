@@ -24,6 +24,9 @@ type Settings struct {
 
 	SendBufferMax int // bytes waiting for one connection to take them
 
+	// AutoCreate has METADATA create the topics that it names and that do not exist.
+	AutoCreate bool
+
 	BatchBytesMax   int
 	BatchRecordsMax int
 	FetchBytesMax   int
@@ -48,6 +51,7 @@ func NewSettings(c *core.Config, windowBudgetBytes int64) Settings {
 		WindowRequests:    c.Network.WindowRequests,
 		WindowBudgetBytes: windowBudgetBytes,
 		SendBufferMax:     int(c.Network.SendBufferMax),
+		AutoCreate:        c.Topics.AutoCreate,
 		BatchBytesMax:     int(c.Producer.MaxBatchBytes),
 		BatchRecordsMax:   c.Producer.MaxBatchSize,
 		FetchBytesMax:     int(c.Consumer.MaxFetchBytes),
