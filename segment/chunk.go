@@ -33,13 +33,13 @@ type chunkPoint struct {
 // Invariants: start is a multiple of core.DiskAlignment; frames fill
 // [start+FrameHeaderBytes, used) without a gap.
 type chunk struct {
-	log   *Log
-	slab  *core.Slab
-	start int // of the write mark in the slab
-	used  int // end of the last whole frame in the slab
+	log      *Log
+	slab     *core.Slab
+	start    int // of the write mark in the slab
+	used     int // end of the last whole frame in the slab
 	placedAt int // up to where frames went to the journal, when that was told
-	limit int // how far the chunk may grow
-	state chunkState
+	limit    int // how far the chunk may grow
+	state    chunkState
 
 	frameOpen  bool // a gathering frame is open at used
 	frameUsed  int  // end of its payload so far

@@ -61,7 +61,7 @@ type journalGroup struct {
 	flags    GroupFlags
 	write    core.DiskOp
 	syncOp   core.DiskOp
-	waiting  int // operations in flight
+	waiting  int          // operations in flight
 	recycles *journalFile // freed when this group is durable
 }
 
@@ -93,6 +93,8 @@ type journal struct {
 
 	unsyncedLogs []*Log // with frames written through the journal and not synced
 
+	opening int            // files being opened at the start
+	retry   []*core.DiskOp // operations that the disk had no room for
 	recycle recycler
 	prepare preparer
 
@@ -101,7 +103,7 @@ type journal struct {
 
 func (j *journal) newGroup() *journalGroup {
 	g := &journalGroup{journal: j, parts: make([]groupPart, 0, 256)}
-		return g
+	return g
 }
 
 // groupBytesMax bounds a group: small files hold several.
@@ -121,6 +123,9 @@ func (j *journal) reserveBytes() int64 { return j.current.bytes / 4 &^ (core.Dis
 // flush issues as many groups as the rules allow.
 func (j *journal) flush() {
 	j.recycleStep()
+	if j.opening > 0 {
+		return
+	}
 	if g := j.held; g != nil && !j.submit(g) {
 		return
 	}
@@ -189,6 +194,7 @@ func (j *journal) gather() *journalGroup {
 	}
 	if j.closing != nil {
 		j.closing(g)
+		j.closing = nil
 		return g
 	}
 	g.limit = int(min(whole, rest))
@@ -199,7 +205,7 @@ func (j *journal) gather() *journalGroup {
 	}
 	if g.used == GroupHeaderBytes {
 		j.groups = append(j.groups, g)
-		if left > 0 && len(j.free) > 0 && g.limit < int(whole) {
+		if (left > 0 || j.recycle.ready) && len(j.free) > 0 && g.limit < int(whole) {
 			// The next frame does not fit the rest of the file.
 			j.rollWanted = true
 			return j.gather()
@@ -459,6 +465,9 @@ func (g *journalGroup) Complete(op *core.DiskOp) {
 	}
 	if g.recycles != nil {
 		j.recycled(g.recycles)
+	}
+	if g.flags&GroupClean != 0 {
+		j.store.stopped = true
 	}
 	j.groups = append(j.groups, g)
 }

@@ -105,11 +105,11 @@ type Log struct {
 	tailAt     int
 	tailBytes  int // size of the next tail slab
 
-	writer      *writer // nil while idle
-	flushIndex  core.Index // chunks up to here are wanted in the segment
-	syncIndex   core.Index // and durable in it up to here
-	rollWanted  bool
-	retryAt     int64 // monotonic; the writer waits until then after a failure
+	writer     *writer    // nil while idle
+	flushIndex core.Index // chunks up to here are wanted in the segment
+	syncIndex  core.Index // and durable in it up to here
+	rollWanted bool
+	retryAt    int64 // monotonic; the writer waits until then after a failure
 
 	segments    []*segment // ascending; the last one is written to
 	sealed      SealedPoint
@@ -119,9 +119,14 @@ type Log struct {
 	unsyncedSince int64 // monotonic; 0 none
 	usedAt        int64 // monotonic, of the last append or read
 
-	stateIndex core.Index // of the newest .state written, or on its way
-	stateBytes int64      // of frames appended since
-	stateBusy  bool
+	stateIndex      core.Index // of the newest .state written, or on its way
+	stateBytes      int64      // of frames appended since
+	stateBusy       bool
+	stopState       bool // a state was taken for the stop
+	stateTerm       core.Term
+	stateGeneration core.Generation
+	stateRetryAt    int64
+	retaining       bool
 
 	journalFile  *journalFile // where the newest record of this log lies
 	journalTouch int          // its entry there

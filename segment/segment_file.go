@@ -30,6 +30,8 @@ type segment struct {
 	statePoint    core.Index // of its .state file; 0 none
 	stateVerified bool       // written and read back by this process, or found valid
 	removing      bool
+	removed       bool
+	readers       int // reads in flight; the file is not removed under them
 
 	file      core.FileID
 	opening   bool

@@ -24,6 +24,7 @@ type Stats struct {
 	StatesWritten   uint64
 	IndexesRebuilt  uint64
 
+	RecoveredBytes uint64 // of frames that were replayed at the start
 	UncleanStarts  uint64
 	TailsCut       uint64 // partitions whose torn tail was cut
 	Damages        uint64 // damaged ranges found
@@ -31,15 +32,15 @@ type Stats struct {
 	Quarantined    uint64 // partitions or files kept aside
 
 	// Gauges.
-	Logs         int
-	CacheBytes   int64
-	OpenFiles    int
-	JournalFree  int // journal files that hold nothing needed
-	JournalLive  int
-	RiskBytes    int64 // appended and not durable
-	RiskSince    int64 // monotonic, the oldest of them; 0 none
-	Full         bool
-	ClockJumped  bool
+	Logs        int
+	CacheBytes  int64
+	OpenFiles   int
+	JournalFree int // journal files that hold nothing needed
+	JournalLive int
+	RiskBytes   int64 // appended and not durable
+	RiskSince   int64 // monotonic, the oldest of them; 0 none
+	Full        bool
+	ClockJumped bool
 }
 
 // WriteAmplification is how many bytes reached the disk per byte of batch.

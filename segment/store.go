@@ -38,9 +38,16 @@ type Store struct {
 	readPool   []*diskRead
 	slotSeed   uint64
 
-	full     bool
-	spaceJob *spaceJob
-	spaceAt  int64
+	reads                int // disk reads in flight
+	full                 bool
+	spaceBusy            bool
+	spaceAt              int64
+	clockWall, clockMono int64 // at the first Tick
+	clockJumped          bool
+
+	jobs        []core.Job // that no worker had room for
+	dropping    []*Log
+	kickRemoval []*segment
 
 	started  bool
 	stopping bool
@@ -142,6 +149,9 @@ func (s *Store) Flush(now int64) {
 			s.frameClose(c)
 		}
 	}
+	if len(s.dropping) > 0 {
+		s.stepDrops()
+	}
 	s.placeDirect()
 	s.journal.flush()
 	s.settleFailed()
@@ -189,4 +199,3 @@ func (l *Log) lastIssued() core.Index {
 	}
 	return l.chunks.at(l.issued - 1).lastIndex
 }
-
