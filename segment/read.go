@@ -4,6 +4,7 @@ import (
 	"sort"
 
 	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/proto"
 )
 
 const (
@@ -152,10 +153,10 @@ func (r *Read) take(f *frameFields, payload []byte, limit core.Offset) (run []by
 		return payload, end < limit && len(r.Slices) < readSlicesMax-1
 	}
 	from := -1
-	for at := 0; at+batchHeaderBytes <= len(payload); {
+	for at := 0; at+proto.BatchHeaderBytes <= len(payload); {
 		b := payload[at:]
 		n := int(batchLength(b))
-		if n < batchHeaderBytes || n > len(b) {
+		if n < proto.BatchHeaderBytes || n > len(b) {
 			break
 		}
 		next := batchBase(b) + core.Offset(batchSpan(b))

@@ -189,7 +189,7 @@ func (r *recovery) findState() error {
 	}
 	whole := l.segments[0].header.BaseIndex <= 1
 	switch {
-	case err != nil && !errors.Is(err, ErrStateMissing):
+	case err != nil && !errors.Is(err, ErrStateUnusable):
 		return err
 	case state == nil && !whole:
 		return ErrStateMissing
@@ -438,9 +438,7 @@ func (r *recovery) handOn() error {
 			}
 			t := TimestampNone
 			if h.Kind == FrameData {
-				if most, ok := PayloadMaxTimestamp(payload); ok {
-					t = most
-				}
+				t = PayloadMaxTimestamp(payload)
 			}
 			g.index.Add(&h, f.position, t)
 			g.appendLast = max(g.appendLast, h.AppendTime)

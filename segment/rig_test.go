@@ -296,7 +296,7 @@ func (o *rigOwner) Replay(h *FrameHeader, payload []byte) {
 	if h.Kind != FrameData {
 		return
 	}
-	if err := eachBatch(payload, func(_ int, b []byte) error { o.apply(b); return nil }); err != nil {
+	if err := eachBatch(payload, func(_ int, b proto.Batch) error { o.apply(b); return nil }); err != nil {
 		o.rig.t.Fatal(err)
 	}
 }

@@ -308,9 +308,7 @@ func (s *Store) indexChunk(g *segment, c *chunk) {
 		h := readFrameHeader(b)
 		t := TimestampNone
 		if h.Kind == FrameData {
-			if most, ok := PayloadMaxTimestamp(b[FrameHeaderBytes : FrameHeaderBytes+int(h.Bytes)]); ok {
-				t = most
-			}
+			t = PayloadMaxTimestamp(b[FrameHeaderBytes : FrameHeaderBytes+int(h.Bytes)])
 		}
 		g.index.Add(&h, c.position+int64(at-c.start), t)
 		g.appendLast = max(g.appendLast, h.AppendTime)
