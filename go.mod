@@ -1,10 +1,17 @@
 module github.com/pulsemq/pulsemq
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/pulsemq/pulsemq/proto v0.0.0
 	go.yaml.in/yaml/v3 v3.0.6
+	golang.org/x/sys v0.50.0
+	pgregory.net/rapid v1.3.0
+)
+
+require (
+	github.com/klauspost/compress v1.20.4 // indirect
+	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 )
 
 require (
