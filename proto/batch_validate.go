@@ -1,0 +1,288 @@
+package proto
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// ValidateHeader checks the header of a batch that a producer sent. b holds at least the first BatchHeaderBytes of the
+// batch, batchBytes is how many bytes were sent in all. It needs no more than the header, so it can refuse a batch
+// before the records have arrived. The error is a *BatchError.
+func ValidateHeader(b []byte, batchBytes int) error {
+	if err := ValidateStoredHeader(b, batchBytes); err != nil {
+		return err
+	}
+	h := Batch(b)
+	switch {
+	case h.attributes()&attributeAppendTime != 0:
+		return batchErrorf(CodeInvalidTimestamp, batchAttributesAt, "the timestamp type bit is the broker's to set")
+	case h.Count() < 1:
+		return batchErrorf(CodeCorruptBatch, batchCountAt, "%d records: a batch has at least one", h.Count())
+	case h.LastOffsetDelta() != h.Count()-1:
+		return batchErrorf(CodeCorruptBatch, batchLastOffsetDeltaAt,
+			"the last offset delta is %d with %d records: it is one less than their number", h.LastOffsetDelta(), h.Count())
+	}
+	return nil
+}
+
+// ValidateStoredHeader checks the header of a batch that a broker stored or sent: as ValidateHeader, but the broker's
+// own time is allowed and compaction may have left gaps between the records, or none of them.
+func ValidateStoredHeader(b []byte, batchBytes int) error {
+	if len(b) < BatchHeaderBytes || batchBytes < BatchHeaderBytes {
+		return batchErrorf(CodeCorruptBatch, 0, "%d bytes: a batch has at least %d", min(len(b), batchBytes), BatchHeaderBytes)
+	}
+	h := Batch(b)
+	// Magic comes first: in another version the other fields lie elsewhere.
+	if magic := int8(b[batchMagicAt]); magic != batchMagic {
+		return batchErrorf(CodeCorruptBatch, batchMagicAt, "magic %d: only 2 is served", magic)
+	}
+	if n, _ := BatchBytes(b); n != int64(batchBytes) {
+		return batchErrorf(CodeCorruptBatch, batchLengthAt, "the length field makes the batch %d bytes, there are %d", n, batchBytes)
+	}
+	attributes := h.attributes()
+	if attributes&(attributeTransactional|attributeControl|attributeUnknownMask) != 0 {
+		return batchErrorf(CodeCorruptBatch, batchAttributesAt,
+			"attributes %#04x: only the codec and the timestamp type are served", attributes)
+	}
+	if codec := h.Codec(); !codec.Valid() {
+		return batchErrorf(CodeUnsupportedCompression, batchAttributesAt,
+			"codec %d: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd are served", codec)
+	}
+	count, last := h.Count(), h.LastOffsetDelta()
+	if count < 0 || last < 0 || count-1 > last {
+		return batchErrorf(CodeCorruptBatch, batchCountAt, "%d records with a last offset delta of %d", count, last)
+	}
+	if h.Codec() == CodecNone && int(count) > (batchBytes-BatchHeaderBytes)/recordBytesMin {
+		return batchErrorf(CodeCorruptBatch, batchCountAt, "%d records do not fit in %d bytes", count, batchBytes-BatchHeaderBytes)
+	}
+	if base, top := h.BaseTimestamp(), h.MaxTimestamp(); base < 0 || top < 0 {
+		return batchErrorf(CodeInvalidTimestamp, batchBaseTimestampAt,
+			"base timestamp %d, max timestamp %d: a time is not negative", base, top)
+	}
+	id, epoch, sequence := h.ProducerID(), h.ProducerEpoch(), h.BaseSequence()
+	none := id == ProducerIDNone && epoch == ProducerEpochNone && sequence == SequenceNone
+	if !none && (id < 0 || epoch < 0 || sequence < 0) {
+		return batchErrorf(CodeCorruptBatch, batchProducerIDAt,
+			"producer id %d, epoch %d, sequence %d: all are -1 or none is negative", id, epoch, sequence)
+	}
+	return nil
+}
+
+// ValidateCRC compares the batch with its checksum, reading all of it.
+func (b Batch) ValidateCRC() error {
+	return b.matchCRC(CRC(b[batchAttributesAt:]))
+}
+
+// ValidateCRCParts compares the batch with its checksum when that of the record area is known already, as it is when
+// it was computed while the records were copied.
+func (b Batch) ValidateCRCParts(recordsCRC uint32) error {
+	return b.matchCRC(CRCCombine(CRC(b.coveredHeader()), recordsCRC, len(b)-BatchHeaderBytes))
+}
+
+func (b Batch) matchCRC(crc uint32) error {
+	if stored := b.StoredCRC(); crc != stored {
+		return batchErrorf(CodeCorruptBatch, batchCRCAt, "the checksum is %#08x, the bytes make %#08x", stored, crc)
+	}
+	return nil
+}
+
+// ValidateRecords walks over uncompressed records and holds a produced batch to its header: lengths add up to the last
+// byte, offset deltas count from 0, the max timestamp is that of the latest record. It allocates nothing. Compressed
+// records are not opened: see ValidateDecompressed. The error is a *BatchError.
+func (b Batch) ValidateRecords() error {
+	if b.Codec() != CodecNone {
+		return nil
+	}
+	return b.validateRecords(b.Records(), BatchHeaderBytes)
+}
+
+// ValidateDecompressed does what ValidateRecords does with the decompressed record area of the batch.
+func (b Batch) ValidateDecompressed(records []byte) error {
+	return b.validateRecords(records, 0)
+}
+
+// validateRecords walks over records; at is where they begin in what the error's offsets count from.
+func (b Batch) validateRecords(records []byte, at int) error {
+	c := recordCursor{b: records}
+	base, latest := b.BaseTimestamp(), int64(math.MinInt64)
+	count := int(b.Count())
+	for i := range count {
+		r, problem := c.next()
+		if problem == "" && int(r.offsetDelta) != i {
+			problem = "the offset delta does not count from 0 by one"
+		}
+		if problem != "" {
+			return &BatchError{Code: CodeCorruptBatch, Record: i, Offset: at + c.off, Problem: problem}
+		}
+		timestamp := base + r.timestampDelta
+		if timestamp < 0 { // also when the sum overflows: base is not negative
+			return &BatchError{Code: CodeInvalidTimestamp, Record: i, Offset: at + c.off, Problem: "a time is not negative"}
+		}
+		latest = max(latest, timestamp)
+	}
+	if c.off != len(records) {
+		return batchErrorf(CodeCorruptBatch, at+c.off, "%d bytes after the last record", len(records)-c.off)
+	}
+	if b.TimestampType() == TimestampCreate && latest != b.MaxTimestamp() {
+		return batchErrorf(CodeInvalidTimestamp, batchMaxTimestampAt,
+			"the max timestamp is %d, the latest record has %d", b.MaxTimestamp(), latest)
+	}
+	return nil
+}
+
+// rawRecord is a record as it lies in the record area.
+type rawRecord struct {
+	timestampDelta int64
+	offsetDelta    int32
+	key, value     []byte // nil when null
+	headerCount    int
+	headers        []byte // the headers after their count
+}
+
+// recordCursor walks over a record area.
+//
+// Invariant: 0 <= off <= len(b).
+type recordCursor struct {
+	b   []byte
+	off int
+}
+
+// The problems that a walk can find. They are constants so that a walk over good records costs nothing for them.
+const (
+	problemEnd        = "the bytes end inside the record"
+	problemVarint     = "a varint is longer than it needs to be or does not fit"
+	problemLength     = "the record's length and its content do not agree"
+	problemAttributes = "a record's attributes are 0"
+	problemNegative   = "a length is below -1"
+	problemHeaders    = "the number of headers is negative or larger than the record"
+	problemHeaderKey  = "a header's key is null"
+)
+
+// next reads one record and moves behind it. The problem is empty when there is none; off then stands at the next
+// record, else at about where the problem is.
+func (c *recordCursor) next() (r rawRecord, problem string) {
+	length, problem := c.varint32()
+	if problem != "" {
+		return r, problem
+	}
+	if length < 0 || int(length) > len(c.b)-c.off {
+		return r, problemEnd
+	}
+	// Nothing of the record is read from outside its own bytes.
+	in := recordCursor{b: c.b[:c.off+int(length)], off: c.off}
+	if problem := in.fields(&r); problem != "" {
+		c.off = in.off
+		return r, problem
+	}
+	c.off = len(in.b)
+	return r, ""
+}
+
+// fields reads everything of a record after its length and checks that it fills c.
+func (c *recordCursor) fields(r *rawRecord) (problem string) {
+	if c.off == len(c.b) {
+		return problemEnd
+	}
+	if c.b[c.off] != 0 {
+		return problemAttributes
+	}
+	c.off++
+	if r.timestampDelta, problem = c.varint64(); problem != "" {
+		return problem
+	}
+	if r.offsetDelta, problem = c.varint32(); problem != "" {
+		return problem
+	}
+	if r.key, problem = c.nullable(); problem != "" {
+		return problem
+	}
+	if r.value, problem = c.nullable(); problem != "" {
+		return problem
+	}
+	count, problem := c.varint32()
+	if problem != "" {
+		return problem
+	}
+	if count < 0 || int(count) > (len(c.b)-c.off)/2 {
+		return problemHeaders
+	}
+	r.headerCount, r.headers = int(count), c.b[c.off:]
+	for range count {
+		if _, _, problem = c.header(); problem != "" {
+			return problem
+		}
+	}
+	if c.off != len(c.b) {
+		return problemLength
+	}
+	return ""
+}
+
+// header reads one header. Its key is never null, its value may be.
+func (c *recordCursor) header() (key, value []byte, problem string) {
+	if key, problem = c.nullable(); problem != "" {
+		return nil, nil, problem
+	}
+	if key == nil {
+		return nil, nil, problemHeaderKey
+	}
+	value, problem = c.nullable()
+	return key, value, problem
+}
+
+// nullable reads a length and as many bytes; nil stands for null, which -1 marks.
+func (c *recordCursor) nullable() ([]byte, string) {
+	n, problem := c.varint32()
+	switch {
+	case problem != "":
+		return nil, problem
+	case n == -1:
+		return nil, ""
+	case n < -1:
+		return nil, problemNegative
+	case int(n) > len(c.b)-c.off:
+		return nil, problemEnd
+	}
+	b := c.b[c.off : c.off+int(n) : c.off+int(n)]
+	c.off += int(n)
+	return b, ""
+}
+
+// varint32 reads a zigzag varint that fits in 32 bits.
+func (c *recordCursor) varint32() (int32, string) {
+	if c.off < len(c.b) && c.b[c.off] < 0x80 { // nearly always
+		v := uint32(c.b[c.off])
+		c.off++
+		return int32(v>>1) ^ -int32(v&1), ""
+	}
+	v, n := binary.Uvarint(c.b[c.off:])
+	if problem := varintProblem(v, n); problem != "" {
+		return 0, problem
+	}
+	if v > math.MaxUint32 {
+		return 0, problemVarint
+	}
+	c.off += n
+	return int32(uint32(v)>>1) ^ -int32(v&1), ""
+}
+
+// varint64 reads a zigzag varint that fits in 64 bits.
+func (c *recordCursor) varint64() (int64, string) {
+	v, n := binary.Uvarint(c.b[c.off:])
+	if problem := varintProblem(v, n); problem != "" {
+		return 0, problem
+	}
+	c.off += n
+	return int64(v>>1) ^ -int64(v&1), ""
+}
+
+// varintProblem judges what binary.Uvarint returned. Writers use the shortest form, so a longer one is no writer's.
+func varintProblem(v uint64, n int) string {
+	if n == 0 {
+		return problemEnd
+	}
+	if n < 0 || n != sizeUvarint(v) {
+		return problemVarint
+	}
+	return ""
+}

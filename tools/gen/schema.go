@@ -1,0 +1,386 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// schema is the whole protocol as the definition files give it, with every type name resolved. Backends only read it.
+//
+// Invariants: commands are in the order of their numbers, errors too; shared structs come in the order of their file.
+type schema struct {
+	commands []*command
+	shared   []*structure
+	errors   []*errorCode
+	reserved []*errorCode // numbers kept for later or never to be used again
+	configs  []*topicConfig
+
+	structs map[string]*structure
+	enums   map[string]*enum
+}
+
+// command is one command with its messages. A message that does not exist is nil.
+type command struct {
+	Name     string       `yaml:"command"`
+	Number   int          `yaml:"number"`
+	Version  int          `yaml:"version"` // a version is a layout: another layout is another version
+	Reserved bool         `yaml:"reserved"`
+	Answered bool         `yaml:"answered"`
+	Doc      string       `yaml:"doc"`
+	Request  *message     `yaml:"request"`
+	Response *message     `yaml:"response"`
+	Push     *message     `yaml:"push"`
+	Enums    []*enum      `yaml:"enums"`
+	Structs  []*structure `yaml:"structs"`
+
+	file string
+}
+
+// message is the payload of a frame: a structure, or the name of a shared one.
+type message struct {
+	structure `yaml:",inline"`
+	Struct    string `yaml:"struct"` // the shared structure that is the payload
+	Answer    bool   `yaml:"answer"` // a push that carries the answer bit
+	Bulk      *bulk  `yaml:"bulk"`
+
+	role string // request, response or push
+}
+
+// structure is a list of fields followed by tagged optional ones.
+type structure struct {
+	Name   string   `yaml:"name"`
+	Doc    string   `yaml:"doc"`
+	Fields []*field `yaml:"fields"`
+	Tagged []*field `yaml:"tagged"`
+}
+
+// field is one value. Tag is set for tagged fields only.
+type field struct {
+	Tag      *int   `yaml:"tag"`
+	Name     string `yaml:"name"`
+	TypeName string `yaml:"type"`
+	Doc      string `yaml:"doc"`
+
+	typ *fieldType
+}
+
+// bulk is the run of bytes that ends a message, up to the end of its frame.
+type bulk struct {
+	Name string `yaml:"name"`
+	Doc  string `yaml:"doc"`
+}
+
+type enum struct {
+	Name     string       `yaml:"name"`
+	TypeName string       `yaml:"type"`
+	Doc      string       `yaml:"doc"`
+	Values   []*enumValue `yaml:"values"`
+}
+
+type enumValue struct {
+	Name  string `yaml:"name"`
+	Value int    `yaml:"value"`
+	Doc   string `yaml:"doc"`
+}
+
+type errorCode struct {
+	Name      string   `yaml:"name"`
+	Number    int      `yaml:"number"`
+	Retriable bool     `yaml:"retriable"`
+	Text      string   `yaml:"text"`
+	Details   []string `yaml:"details"` // tagged fields of the shared structure error that are set
+	Doc       string   `yaml:"doc"`
+}
+
+type topicConfig struct {
+	Key    string   `yaml:"key"`
+	Kind   string   `yaml:"kind"` // choice, duration or size
+	Values []string `yaml:"values"`
+	Doc    string   `yaml:"doc"`
+}
+
+type kind int
+
+const (
+	kindScalar kind = iota // fixed size: bool, integers, topic_id, code, command
+	kindString
+	kindBytes
+	kindArray
+	kindStruct
+	kindEnum // one byte
+)
+
+// fieldType is a resolved type.
+type fieldType struct {
+	kind      kind
+	name      string // of a scalar: as written in the schema
+	elem      *fieldType
+	structure *structure
+	enum      *enum
+}
+
+// scalarBytes is the size of every fixed-size type.
+var scalarBytes = map[string]int{
+	"bool": 1, "u8": 1, "u16": 2, "i16": 2, "u32": 4, "i32": 4, "u64": 8, "i64": 8,
+	"topic_id": 16, "code": 2, "command": 1,
+}
+
+// bytesMin is the least number of bytes a value of the type takes on the wire.
+func (t *fieldType) bytesMin() int {
+	switch t.kind {
+	case kindScalar:
+		return scalarBytes[t.name]
+	case kindStruct:
+		n := 1 // the count of tags
+		for _, f := range t.structure.Fields {
+			n += f.typ.bytesMin()
+		}
+		return n
+	default: // a length, a count or an enum
+		return 1
+	}
+}
+
+// loadSchema reads the definition files of a folder and checks that they fit together.
+func loadSchema(dir string) (*schema, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("%s holds no definition files", dir)
+	}
+	sort.Strings(paths)
+	s := &schema{structs: map[string]*structure{}, enums: map[string]*enum{}}
+	for _, path := range paths {
+		if err := s.load(path); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	sort.Slice(s.commands, func(i, j int) bool { return s.commands[i].Number < s.commands[j].Number })
+	sort.Slice(s.errors, func(i, j int) bool { return s.errors[i].Number < s.errors[j].Number })
+	if err := s.resolve(); err != nil {
+		return nil, err
+	}
+	return s, s.check()
+}
+
+// load reads one definition file; its name says what it holds.
+func (s *schema) load(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	switch filepath.Base(path) {
+	case "errors.yaml":
+		var v struct {
+			Reserved []*errorCode `yaml:"reserved"`
+			Errors   []*errorCode `yaml:"errors"`
+		}
+		err = dec.Decode(&v)
+		s.errors, s.reserved = v.Errors, v.Reserved
+	case "shared.yaml":
+		var v struct {
+			Structs []*structure `yaml:"structs"`
+		}
+		err = dec.Decode(&v)
+		s.shared = v.Structs
+	case "topic_configs.yaml":
+		var v struct {
+			Configs []*topicConfig `yaml:"topic_configs"`
+		}
+		err = dec.Decode(&v)
+		s.configs = v.Configs
+	default:
+		c := &command{file: strings.TrimSuffix(filepath.Base(path), ".yaml")}
+		err = dec.Decode(c)
+		s.commands = append(s.commands, c)
+	}
+	return err
+}
+
+// messages lists the messages of a command in the order request, response, push.
+func (c *command) messages() []*message {
+	var l []*message
+	for _, m := range []*message{c.Request, c.Response, c.Push} {
+		if m != nil {
+			l = append(l, m)
+		}
+	}
+	return l
+}
+
+// resolve names the messages and turns every type name into a type.
+func (s *schema) resolve() error {
+	var all []*structure
+	add := func(list []*structure) error {
+		for _, st := range list {
+			if s.structs[st.Name] != nil {
+				return fmt.Errorf("structure %s is defined twice", st.Name)
+			}
+			s.structs[st.Name] = st
+			all = append(all, st)
+		}
+		return nil
+	}
+	if err := add(s.shared); err != nil {
+		return err
+	}
+	for _, c := range s.commands {
+		if err := add(c.Structs); err != nil {
+			return err
+		}
+		for _, e := range c.Enums {
+			if s.enums[e.Name] != nil {
+				return fmt.Errorf("enum %s is defined twice", e.Name)
+			}
+			s.enums[e.Name] = e
+		}
+	}
+	for _, c := range s.commands {
+		if c.Request != nil {
+			c.Request.role = "request"
+		}
+		if c.Response != nil {
+			c.Response.role = "response"
+		}
+		if c.Push != nil {
+			c.Push.role = "push"
+		}
+		for _, m := range c.messages() {
+			if m.Struct == "" {
+				m.Name = strings.ToLower(c.Name) + "_" + m.role
+				all = append(all, &m.structure)
+				continue
+			}
+			shared := s.structs[m.Struct]
+			if shared == nil {
+				return fmt.Errorf("%s %s: no structure %s", c.Name, m.role, m.Struct)
+			}
+			m.structure = *shared
+		}
+	}
+	for _, st := range all {
+		for _, f := range append(append([]*field(nil), st.Fields...), st.Tagged...) {
+			t, err := s.typeOf(f.TypeName)
+			if err != nil {
+				return fmt.Errorf("%s.%s: %w", st.Name, f.Name, err)
+			}
+			f.typ = t
+		}
+	}
+	return nil
+}
+
+func (s *schema) typeOf(name string) (*fieldType, error) {
+	if elem, ok := strings.CutPrefix(name, "[]"); ok {
+		t, err := s.typeOf(elem)
+		if err != nil {
+			return nil, err
+		}
+		return &fieldType{kind: kindArray, name: name, elem: t}, nil
+	}
+	switch {
+	case scalarBytes[name] > 0:
+		return &fieldType{kind: kindScalar, name: name}, nil
+	case name == "string":
+		return &fieldType{kind: kindString, name: name}, nil
+	case name == "bytes":
+		return &fieldType{kind: kindBytes, name: name}, nil
+	case s.structs[name] != nil:
+		return &fieldType{kind: kindStruct, name: name, structure: s.structs[name]}, nil
+	case s.enums[name] != nil:
+		return &fieldType{kind: kindEnum, name: name, enum: s.enums[name]}, nil
+	}
+	return nil, fmt.Errorf("no type %q", name)
+}
+
+// check holds the schema to the rules that the wire depends on.
+func (s *schema) check() error {
+	numbers := map[int]string{}
+	for _, c := range s.commands {
+		if c.Name == "" || c.Doc == "" {
+			return fmt.Errorf("%s.yaml: a command needs a name and a doc", c.file)
+		}
+		if c.Number < 0 || c.Number > 127 {
+			return fmt.Errorf("%s: number %d does not fit in 7 bits", c.Name, c.Number)
+		}
+		if other := numbers[c.Number]; other != "" {
+			return fmt.Errorf("%s and %s have the same number %d", other, c.Name, c.Number)
+		}
+		numbers[c.Number] = c.Name
+		if c.Version < 1 || c.Version > 255 {
+			return fmt.Errorf("%s: version %d is not in 1 to 255", c.Name, c.Version)
+		}
+		if c.Reserved != (len(c.messages()) == 0) {
+			return fmt.Errorf("%s: a command has messages or is reserved", c.Name)
+		}
+		for _, m := range c.messages() {
+			if err := checkStructure(&m.structure); err != nil {
+				return err
+			}
+		}
+	}
+	for _, st := range s.structs {
+		if err := checkStructure(st); err != nil {
+			return err
+		}
+	}
+	for _, e := range s.enums {
+		if e.TypeName != "u8" {
+			return fmt.Errorf("enum %s: only u8 is supported", e.Name)
+		}
+	}
+	codes := map[int]string{}
+	for _, e := range append(append([]*errorCode(nil), s.errors...), s.reserved...) {
+		if other := codes[e.Number]; other != "" {
+			return fmt.Errorf("errors %s and %s have the same number %d", other, e.Name, e.Number)
+		}
+		codes[e.Number] = e.Name
+	}
+	details := map[string]bool{}
+	for _, f := range s.structs["error"].Tagged {
+		details[f.Name] = true
+	}
+	for _, e := range s.errors {
+		if e.Text == "" || e.Doc == "" {
+			return fmt.Errorf("error %s: text and doc are needed", e.Name)
+		}
+		for _, d := range e.Details {
+			if !details[d] {
+				return fmt.Errorf("error %s: the error structure has no detail %q", e.Name, d)
+			}
+		}
+	}
+	return nil
+}
+
+func checkStructure(st *structure) error {
+	seen := map[string]bool{}
+	for i, f := range append(append([]*field(nil), st.Fields...), st.Tagged...) {
+		if f.Doc == "" {
+			return fmt.Errorf("%s.%s: a field needs a doc", st.Name, f.Name)
+		}
+		if seen[f.Name] {
+			return fmt.Errorf("%s.%s is there twice", st.Name, f.Name)
+		}
+		seen[f.Name] = true
+		tagged := i >= len(st.Fields)
+		if tagged != (f.Tag != nil) {
+			return fmt.Errorf("%s.%s: tagged fields have a tag, others have none", st.Name, f.Name)
+		}
+		// An unknown tag is skipped by its size, so tags may grow; their order on the wire is that of their numbers.
+		if tagged && i > len(st.Fields) && *st.Tagged[i-len(st.Fields)-1].Tag >= *f.Tag {
+			return fmt.Errorf("%s.%s: tags must rise", st.Name, f.Name)
+		}
+	}
+	return nil
+}
