@@ -31,7 +31,7 @@
 //	version u16 | epoch u64 | next partition u64 | next producer i64 | feature level u16
 //	| nodes: count, (id u32, incarnation 16)...
 //	| topics: count, in the order of names:
-//	    id 16, name, replicas u16, leader u32, runs of partition ids: count, (first u64, count u32)...,
+//	    id 16, name, replicas u16, runs of partition ids: count, (first u64, count u32, leader u32)...,
 //	    overrides: count, (key, value)...
 //
 // Counts are u32; texts are a u32 length and bytes; all integers big-endian.
