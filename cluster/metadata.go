@@ -306,3 +306,11 @@ func (m *Metadata) config(topic *core.Topic) core.TopicConfig {
 	}
 	return config
 }
+
+// Clone returns a second state machine in the same state. It copies next to
+// nothing: the trees are shared and never changed.
+func (m *Metadata) Clone() *Metadata {
+	c := *m
+	c.faults = slices.Clip(c.faults)
+	return &c
+}

@@ -38,6 +38,19 @@ type producerBatch struct {
 	offset   core.Offset
 }
 
+// producedBatch is what a batch says of its producer, read out of it before its
+// memory is given away.
+type producedBatch struct {
+	id       core.ProducerID
+	epoch    int16
+	sequence int32
+	span     int32
+}
+
+func producedBatchOf(b proto.Batch) producedBatch {
+	return producedBatch{core.ProducerID(b.ProducerID()), b.ProducerEpoch(), b.BaseSequence(), b.LastOffsetDelta() + 1}
+}
+
 func (b producerBatch) sequenceNext() int32 { return proto.SequenceAdd(b.sequence, b.span) }
 
 // producerVerdict says what to do with a batch.
@@ -51,8 +64,8 @@ const (
 
 // check compares a batch with what the partition remembers. For a duplicate it
 // returns the offset of the original. The batch has a producer id.
-func (t *producerTable) check(b proto.Batch) (producerVerdict, core.Offset, *proto.Error) {
-	id, epoch, sequence, span := core.ProducerID(b.ProducerID()), b.ProducerEpoch(), b.BaseSequence(), b.LastOffsetDelta()+1
+func (t *producerTable) check(b producedBatch) (producerVerdict, core.Offset, *proto.Error) {
+	id, epoch, sequence, span := b.id, b.epoch, b.sequence, b.span
 	p := t.byID[id]
 	if p == nil {
 		if sequence != 0 {
@@ -93,23 +106,22 @@ func (t *producerTable) check(b proto.Batch) (producerVerdict, core.Offset, *pro
 
 // append remembers a batch that was appended at offset. now is the append time
 // of its frame.
-func (t *producerTable) append(b proto.Batch, offset core.Offset, now int64) {
-	id := core.ProducerID(b.ProducerID())
-	p := t.byID[id]
+func (t *producerTable) append(b producedBatch, offset core.Offset, now int64) {
+	p := t.byID[b.id]
 	if p == nil {
-		p = t.add(id, now)
+		p = t.add(b.id, now)
 	} else {
 		t.unlink(p)
 	}
 	t.link(p)
-	if epoch := b.ProducerEpoch(); epoch != p.epoch {
-		p.epoch, p.count = epoch, 0
+	if b.epoch != p.epoch {
+		p.epoch, p.count = b.epoch, 0
 	}
 	if int(p.count) == len(p.batches) {
 		copy(p.batches[:], p.batches[1:])
 		p.count--
 	}
-	p.batches[p.count] = producerBatch{b.BaseSequence(), b.LastOffsetDelta() + 1, offset}
+	p.batches[p.count] = producerBatch{b.sequence, b.span, offset}
 	p.count++
 	p.appended = now
 }
