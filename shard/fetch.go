@@ -293,6 +293,13 @@ func (f *fetch) ReadDone(r *segment.Read) {
 		f.waitFor(found)
 		return
 	}
+	if f.sent && found > f.bytesLeft {
+		// Only the first batch of an answer may be larger than the limit.
+		discard(r)
+		f.unhold()
+		f.answerEmpty()
+		return
+	}
 	if found == 0 { // nothing but frames without records between offset and limit
 		discard(r)
 		f.unhold()

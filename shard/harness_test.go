@@ -182,7 +182,7 @@ func (n *node) turn() bool {
 		before := n.outs[i].count
 		m.Tick()
 		m.Flush()
-		moved = moved || n.outs[i].count != before || n.disks[i].pending() && !n.held
+		moved = moved || n.outs[i].count != before || m.Busy() && !n.outs[i].answersFull && !n.outs[i].lettersFull || n.disks[i].pending() && !n.held
 		if err := m.Err(); err != nil {
 			n.t.Fatal(err)
 		}
