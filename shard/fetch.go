@@ -271,39 +271,37 @@ func (f *fetch) ReadDone(r *segment.Read) {
 	m := p.machine
 	f.reading = false
 	if f.done {
-		discard(r)
+		r.Release()
 		f.unhold()
 		m.pools.putFetch(f)
 		return
 	}
 	if r.Err != nil || p.gone {
-		discard(r)
+		err := p.readError(r)
+		r.Release()
 		f.unhold()
-		f.fail(p.readError(r))
+		f.fail(err)
 		return
 	}
-	found := 0
-	for _, slice := range r.Slices {
-		found += len(slice)
-	}
+	found := r.Bytes
 	p.spent(found)
 	if !f.sent && !f.late && found < f.bytesMin && r.Next >= p.highWatermark() && found < f.bytesLeft {
-		discard(r)
+		r.Release()
 		f.unhold()
 		f.waitFor(found)
 		return
 	}
 	if f.sent && found > f.bytesLeft {
 		// Only the first batch of an answer may be larger than the limit.
-		discard(r)
+		r.Release()
 		f.unhold()
 		f.answerEmpty()
 		return
 	}
 	if found == 0 { // nothing but frames without records between offset and limit
-		discard(r)
-		f.unhold()
 		f.offset = max(f.offset, r.Next)
+		r.Release()
+		f.unhold()
 		if f.offset < p.highWatermark() {
 			f.enqueue()
 		} else {
@@ -335,28 +333,28 @@ func (p *partition) readError(r *segment.Read) *proto.Error {
 func (f *fetch) answer(r *segment.Read) {
 	p := f.partition
 	m := p.machine
-	c := m.pack(r)
-	p.read(c)
-	m.hold(f.peer, int64(c.parcel.Bytes)-f.held)
-	f.held = int64(c.parcel.Bytes)
+	p.read(r)
+	m.hold(f.peer, int64(r.Bytes)-f.held)
+	f.held = int64(r.Bytes)
 	f.offset, f.lastEpoch = r.Next, -1
-	f.bytesLeft -= c.parcel.Bytes
-	f.recordsLeft -= int(c.records)
+	f.bytesLeft -= r.Bytes
+	f.recordsLeft -= r.Records
 	f.sent = f.bytesLeft > 0 && f.recordsLeft > 0 && f.offset < p.highWatermark()
 	f.out = true
-	c.parcel.Owner = f
-	m.fetchAnswer(f, c.parcel)
+	parcel := m.pack(r)
+	parcel.Owner = f
+	m.fetchAnswer(f, parcel)
 	if !f.sent {
 		f.end()
 	}
 }
 
 // read counts what consumers got.
-func (p *partition) read(c packed) {
-	p.stats.MessagesOut += c.records
-	p.stats.BytesOut += int64(c.parcel.Bytes)
-	p.machine.stats.MessagesOut += c.records
-	p.machine.stats.BytesOut += int64(c.parcel.Bytes)
+func (p *partition) read(r *segment.Read) {
+	p.stats.MessagesOut += int64(r.Records)
+	p.stats.BytesOut += int64(r.Bytes)
+	p.machine.stats.MessagesOut += int64(r.Records)
+	p.machine.stats.BytesOut += int64(r.Bytes)
 }
 
 func (m *Machine) fetchAnswer(f *fetch, parcel *mail.Parcel) {

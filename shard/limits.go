@@ -41,16 +41,8 @@ const (
 	// completions through again; readBytesPerPartition is one partition's part of it.
 	readBytesPerTurn      = 8 << 20
 	readBytesPerPartition = 2 << 20
-
-	// copySliceBytes is the mean slice size below which an answer of many slices is
-	// copied together: a socket write of 200 small slices costs more than the copy.
-	copySliceBytes = 8 << 10
-
-	// slicesPerParcelMax leaves room for the wire header in a socket write.
-	slicesPerParcelMax = core.AnswerSlicesMax - 16
 )
 
 const (
 	_ = uint(readBytesPerPartition - core.AnswerChunkBytesMax)
-	_ = uint(core.SlabBytesMax - core.AnswerChunkBytesMax)
 )

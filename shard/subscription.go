@@ -215,35 +215,38 @@ func (d *delivery) ReadDone(r *segment.Read) {
 	h := d.share
 	s, p := h.subscription, h.partition
 	m := s.machine
-	failed := r.Err != nil || p.gone
-	if h.ended || failed || len(r.Slices) == 0 {
-		discard(r)
+	if h.ended || r.Err != nil || p.gone || r.Bytes == 0 {
+		var err *proto.Error
+		if r.Err != nil || p.gone {
+			err = p.readError(r)
+		}
+		next := r.Next
+		r.Release()
 		s.credit += d.reserved
 		d.finish(d.reserved)
-		if h.ended {
-			return
+		switch {
+		case h.ended:
+		case err != nil:
+			h.fail(err)
+		default: // nothing but frames without records
+			h.offset, h.state = max(h.offset, next), shareIdle
+			h.wake()
 		}
-		if failed {
-			h.fail(p.readError(r))
-			return
-		}
-		h.offset, h.state = max(h.offset, r.Next), shareIdle
-		h.wake()
 		return
 	}
-	c := m.pack(r)
-	bytes := int64(c.parcel.Bytes)
-	p.spent(c.parcel.Bytes)
-	p.read(c)
+	bytes := int64(r.Bytes)
+	p.spent(r.Bytes)
+	p.read(r)
 	s.credit += d.reserved - bytes // the last push may overdraw by a batch
 	m.hold(s.peer, bytes-d.reserved)
-	h.offset, h.lastEpoch, h.state = r.Next, c.lastEpoch, shareIdle
-	c.parcel.Owner = d
+	h.offset, h.lastEpoch, h.state = r.Next, p.epochAt(r.Next-1), shareIdle
+	parcel := m.pack(r)
+	parcel.Owner = d
 	m.answer = mail.Answer{
 		Kind: mail.AnswerDeliver, Conn: s.conn, ID: s.id, Partition: p.id, LeaderEpoch: p.leaderEpoch(),
 		Offset: h.offset, Timestamp: -1,
 		LogStartOffset: p.log.StartOffset(), HighWatermark: p.highWatermark(), LogEndOffset: p.log.EndOffset(),
-		Parcel: c.parcel,
+		Parcel: parcel,
 	}
 	m.send(s.reactor)
 	h.wake()
