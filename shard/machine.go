@@ -248,6 +248,16 @@ func (m *Machine) Open(id core.PartitionID, topic *core.Topic, number core.Parti
 	return nil
 }
 
+// Serve ends the start-up phase: every partition of this shard is open. Frames of
+// partitions that known does not know are put into quarantine first. It blocks.
+func (m *Machine) Serve(known func(core.PartitionID) bool) error {
+	if err := m.store.Quarantine(known); err != nil {
+		return fmt.Errorf("put frames of unknown partitions into quarantine: %w", err)
+	}
+	m.store.Start()
+	return nil
+}
+
 // Stop refuses new work and ends what waits; then the store writes and syncs
 // what it has. The loop goes on with turns until Stopped.
 func (m *Machine) Stop() {

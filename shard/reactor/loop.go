@@ -21,8 +21,11 @@ const (
 	completionsMax   = 256
 
 	// parkMax is the longest sleep: the store looks after retention and idle files
-	// by the time that Tick tells it.
-	parkMax = int64(100 * time.Millisecond)
+	// by the time that Tick tells it. For a while after the last work it is shorter,
+	// because flush.ms of batch topics runs by the same time.
+	parkMax      = int64(100 * time.Millisecond)
+	parkBusyMax  = int64(2 * time.Millisecond)
+	parkBusyTime = 2 * time.Second
 
 	// snapshotEvery is how often counters are published while somebody reads them.
 	snapshotEvery = int64(time.Second)
@@ -38,6 +41,8 @@ type Loop struct {
 	clock   core.Clock
 	spin    spinner
 
+	workedAt int64 // monotonic, of the last turn with work
+
 	links   []*mail.Link              // by reactor
 	letters []*ring.SPSC[mail.Letter] // from each other shard; nil at its own place
 	out     *outlet
@@ -46,8 +51,8 @@ type Loop struct {
 	completions [completionsMax]*core.DiskOp
 
 	stopping atomic.Bool
-	stopped  bool  // Stop of the machine was called
-	deadline int64 // monotonic, when a stop is given up; set before stopping
+	deadline atomic.Int64 // monotonic, when a stop is given up
+	stopped  bool         // Stop of the machine was called
 
 	wanted      atomic.Bool // somebody asked for a snapshot
 	page        atomic.Pointer[shard.Snapshot]
@@ -122,7 +127,7 @@ func (l *Loop) run() error {
 			return err
 		case l.stopped && l.machine.Stopped():
 			return nil
-		case l.stopped && l.clock.Monotonic() > l.deadline:
+		case l.stopped && l.clock.Monotonic() > l.deadline.Load():
 			return fmt.Errorf("shard %d did not stop within its limit: what it has not synced is recovered at the next start", l.id)
 		case worked || l.machine.Busy():
 			continue
@@ -163,6 +168,9 @@ func (l *Loop) turn() (worked bool, err error) {
 		worked = worked || n > 0
 	}
 	worked = l.workers.reap(m.JobDone) > 0 || worked
+	if worked {
+		l.workedAt = l.clock.Monotonic()
+	}
 	m.Flush()
 	if err := m.Err(); err != nil {
 		return worked, fmt.Errorf("shard %d: %w", l.id, err)
@@ -236,7 +244,11 @@ func (l *Loop) rest() error {
 		}
 		l.spin.vain()
 	}
-	timeout := l.machine.Wait(parkMax)
+	limit := parkMax
+	if l.clock.Monotonic()-l.workedAt < int64(parkBusyTime) {
+		limit = parkBusyMax
+	}
+	timeout := l.machine.Wait(limit)
 	if timeout == 0 {
 		return nil
 	}
@@ -252,6 +264,36 @@ func (l *Loop) rest() error {
 	l.spin.parked(l.clock.Monotonic() - start)
 	return nil
 }
+
+// stop has the loop end what is under way, at the latest at the deadline. Any
+// thread may call it.
+func (l *Loop) stop(deadline int64) {
+	l.deadline.Store(deadline)
+	l.stopping.Store(true)
+	l.waker.Kick()
+}
+
+// abandon ends the loop at once, after a start that failed elsewhere.
+func (l *Loop) abandon() { l.stop(0) }
+
+// close ends the driver, on the loop's thread. What is in flight is waited for:
+// the kernel may still write into its memory.
+func (l *Loop) close() error {
+	for deadline := l.clock.Monotonic() + int64(closeWait); l.driver.Pending() > 0 && l.clock.Monotonic() < deadline; {
+		if l.driver.Reap(l.completions[:]) == 0 {
+			if err := l.driver.Park(int64(time.Millisecond)); err != nil {
+				return err
+			}
+		}
+	}
+	if n := l.driver.Pending(); n > 0 {
+		return fmt.Errorf("%d operations are still in flight", n)
+	}
+	return l.driver.Close()
+}
+
+// closeWait is how long a loop that has ended waits for operations in flight.
+const closeWait = 5 * time.Second
 
 // publishSnapshot copies the counters for other threads, when one asked.
 func (l *Loop) publishSnapshot() {
