@@ -15,4 +15,10 @@ require (
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 )
 
+require (
+	github.com/klauspost/compress v1.20.4 // indirect
+	github.com/pierrec/lz4/v4 v4.1.33 // indirect
+	pgregory.net/rapid v1.3.0 // indirect
+)
+
 replace github.com/pulsemq/pulsemq/proto => ./proto

@@ -33,24 +33,26 @@ type chunkPoint struct {
 // Invariants: start is a multiple of core.DiskAlignment; frames fill
 // [start+FrameHeaderBytes, used) without a gap.
 type chunk struct {
-	log   *Log
-	slab  *core.Slab
-	start int // of the write mark in the slab
-	used  int // end of the last whole frame in the slab
-	limit int // how far the chunk may grow
-	state chunkState
+	log      *Log
+	slab     *core.Slab
+	start    int // of the write mark in the slab
+	used     int // end of the last whole frame in the slab
+	placedAt int // up to where frames went to the journal, when that was told
+	limit    int // how far the chunk may grow
+	state    chunkState
 
 	frameOpen  bool // a gathering frame is open at used
 	frameUsed  int  // end of its payload so far
 	frameCRC   uint32
 	frameLevel core.Durability
 	frameTime  int64
+	frameBase  core.Offset
 
 	firstIndex, lastIndex core.Index // lastIndex < firstIndex while there is no frame
 	base, next            core.Offset
 	direct                bool // the slab came with its batch
 	level                 core.Durability
-	journaled             bool // every frame went to the journal
+	bypass                bool // some frame does not go through the journal
 
 	segment  *segment
 	position int64 // of the write mark in the segment's file; -1 before it is issued
@@ -102,6 +104,23 @@ func readFrameFields(b []byte) frameFields {
 		base:  core.Offset(binary.BigEndian.Uint64(b[40:])),
 		span:  binary.BigEndian.Uint32(b[48:]),
 		bytes: int(binary.BigEndian.Uint32(b[52:])),
+	}
+}
+
+// readFrameHeader decodes a header that was made here or verified before.
+func readFrameHeader(b []byte) FrameHeader {
+	_ = b[FrameHeaderBytes-1]
+	return FrameHeader{
+		Kind:       FrameKind(b[5]),
+		PayloadCRC: binary.BigEndian.Uint32(b[12:]),
+		Partition:  core.PartitionID(binary.BigEndian.Uint64(b[16:])),
+		Index:      core.Index(binary.BigEndian.Uint64(b[24:])),
+		Term:       core.Term(binary.BigEndian.Uint32(b[32:])),
+		Generation: core.Generation(binary.BigEndian.Uint32(b[36:])),
+		BaseOffset: core.Offset(binary.BigEndian.Uint64(b[40:])),
+		Span:       binary.BigEndian.Uint32(b[48:]),
+		Bytes:      binary.BigEndian.Uint32(b[52:]),
+		AppendTime: int64(binary.BigEndian.Uint64(b[56:])),
 	}
 }
 

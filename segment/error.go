@@ -19,8 +19,9 @@ var (
 	ErrStoreStopping = errors.New("storage: stopping")
 	// ErrEntryTooLarge reports an entry that fits no slab with its room and padding.
 	ErrEntryTooLarge = errors.New("storage: batch too large")
-	// ErrStateMissing reports a partition without a valid state to start from.
-	ErrStateMissing = errors.New("storage: no valid .state file and the log does not reach back to its first frame")
+	// ErrStateMissing reports a partition without a usable state whose log does not
+	// reach back to its first frame: it refuses service instead of starting empty.
+	ErrStateMissing = errors.New("storage: no usable .state file, and the log does not begin with its first frame")
 	// ErrLayout reports a data folder whose meta/ does not fit what is in it.
 	ErrLayout = errors.New("data folder")
 	// ErrJournalFailed reports a journal write or sync that failed: the process must end.

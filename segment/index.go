@@ -146,9 +146,7 @@ func RebuildIndex(s *Scanner, x *Index) error {
 	for s.Next() {
 		t := TimestampNone
 		if s.Frame.Kind == FrameData {
-			if most, ok := PayloadMaxTimestamp(s.Payload); ok {
-				t = most
-			}
+			t = PayloadMaxTimestamp(s.Payload)
 		}
 		x.Add(&s.Frame, s.Position, t)
 	}

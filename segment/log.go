@@ -40,13 +40,6 @@ type LogOwner interface {
 	Replay(h *FrameHeader, payload []byte)
 }
 
-// Epoch says where a term begins.
-type Epoch struct {
-	Term  core.Term
-	Start core.Offset
-	Index core.Index
-}
-
 // DamageRange is a range of records that the disk lost below the durable point.
 type DamageRange struct {
 	Start, Next           core.Offset // [Start, Next)
@@ -60,16 +53,14 @@ const (
 	logServing logState = iota
 	// logFailing: a segment write or sync failed; waits until nothing is in flight.
 	logFailing
-	// logReopening: rolled back; the record of the new generation is on its way.
-	logReopening
 	logDropped
 )
 
 // Log is one partition's log on this shard.
 //
-// Invariants: start <= end, durable <= end, written <= end, durable <= written.
-// The written and durable offsets follow the prefix rule: every frame below has
-// reached that level, whichever way it was written.
+// Invariants: start <= end and durable <= written <= end. The written and durable
+// offsets follow the prefix rule: every frame below has reached that level,
+// whichever way it was written.
 type Log struct {
 	store   *Store
 	id      LogIdentity
@@ -89,13 +80,16 @@ type Log struct {
 	term            core.Term
 	generation      core.Generation
 	generationStart core.Index
-	epochs          []Epoch
+	epochs          EpochTable
 	damaged         []DamageRange
 
-	// openNeeded: the next append first opens the term with a generation record and
-	// a no-op. opening is that no-op's index until it is durable, else 0.
-	openNeeded bool
-	opening    core.Index
+	// openNeeded: the next append first opens the term with a generation record and a
+	// no-op. recordNeeded: the generation record has not been put in a group yet.
+	// opening is that no-op's index until it is durable, else 0: no frame from there on
+	// goes to a segment before.
+	openNeeded   bool
+	recordNeeded bool
+	opening      core.Index
 
 	pending pendingRing // frames appended and not yet durable
 
@@ -103,38 +97,48 @@ type Log struct {
 	// then those written, then those that the segment does not have yet.
 	chunks     chunkDeque
 	issued     int        // how many of chunks have been handed to the writer
-	placed     core.Index // frames up to here went to the journal or wait in the writer
-	placeChunk int        // the chunk of the first frame behind placed
-	placeAt    int        // its position in that chunk's slab
-	dirtyBytes int64      // of chunks not yet handed to the writer
-	tailBytes  int        // size of the next tail slab
+	placed     core.Index // frames up to here went to the journal or wait for the writer
+	placeSync  bool       // of the frames behind placed, one wants a sync
+	largeBytes int        // of frames behind placed that lie in direct chunks
+	dirtyBytes int64      // of closed chunks not yet handed to the writer
+	tailSlab   *core.Slab // where the next tail chunk begins, with a reference of its own
+	tailAt     int
+	tailBytes  int // size of the next tail slab
 
-	writer      *writer // nil while idle
-	directIndex core.Index
-	flushIndex  core.Index // chunks up to here are wanted in the segment
-	syncIndex   core.Index // and durable in it up to here
+	writer     *writer    // nil while idle
+	flushIndex core.Index // chunks up to here are wanted in the segment
+	syncIndex  core.Index // and durable in it up to here
+	rollWanted bool
+	retryAt    int64 // monotonic; the writer waits until then after a failure
 
-	segments []*segment // ascending; the last one is written to
-	sealed   SealedPoint
+	segments    []*segment // ascending; the last one is written to
+	sealed      SealedPoint
 	nextSegment core.SegmentNumber
 
-	unsynced      int64 // bytes written or accepted and not durable
+	unsynced      int64 // bytes appended and not durable
 	unsyncedSince int64 // monotonic; 0 none
 	usedAt        int64 // monotonic, of the last append or read
 
-	stateIndex    core.Index // of the newest .state written, or on its way
-	stateBytes    int64      // frames appended since
-	touch         touchRef
-	placing       bool // in store.placeList
-	syncing       bool // in store.unsyncedList
-	journalListed bool // in journal.unsyncedLogs
-	inGroups      int  // parts of this log in groups in flight
+	stateIndex      core.Index // of the newest .state written, or on its way
+	stateBytes      int64      // of frames appended since
+	stateBusy       bool
+	stopState       bool // a state was taken for the stop
+	stateTerm       core.Term
+	stateGeneration core.Generation
+	stateRetryAt    int64
+	retaining       bool
+
+	journalFile  *journalFile // where the newest record of this log lies
+	journalTouch int          // its entry there
+	inGroups     int          // parts of this log in groups in flight
+
+	inPlaceList, inUnsyncedList, inJournalList, inFailedList, inActiveList, inKickList bool
 
 	failure    error // why the log is failing
-	appendLast int64 // append time of the newest frame
-	done       func()
-	dropping   *dropper
-	trimming   core.Offset
+	failEnded  bool  // its active segment must not be written any more
+	appendLast int64 // wall clock of the newest frame
+	dropped    func()
+	trims      []trim
 }
 
 // Identity says which partition this is.
@@ -162,7 +166,7 @@ func (l *Log) ReachedOffset(level core.Durability) core.Offset {
 	switch {
 	case level == core.DurabilitySync:
 		return l.durable
-	case level == core.DurabilityBatch || l.opening != 0:
+	case level == core.DurabilityBatch || l.opening != 0 || l.openNeeded:
 		return l.written
 	}
 	return l.end
@@ -180,22 +184,8 @@ func (l *Log) Term() core.Term { return l.term }
 // Generation is that of the next frame.
 func (l *Log) Generation() core.Generation { return l.generation }
 
-// Epochs is the table of terms, ascending. It is read-only.
-func (l *Log) Epochs() []Epoch { return l.epochs }
-
-// EpochEnd is the offset at which the given term ended: the start of the first
-// later one, else the log end. ok is false when the table does not reach back to it.
-func (l *Log) EpochEnd(term core.Term) (at core.Term, end core.Offset, ok bool) {
-	for i := len(l.epochs) - 1; i >= 0; i-- {
-		if e := l.epochs[i]; e.Term <= term {
-			if i+1 < len(l.epochs) {
-				return e.Term, l.epochs[i+1].Start, true
-			}
-			return e.Term, l.end, true
-		}
-	}
-	return 0, 0, false
-}
+// Epochs is the table of terms. It is read-only.
+func (l *Log) Epochs() *EpochTable { return &l.epochs }
 
 // Damaged are the ranges that recovery or a read found missing below the durable
 // point. It is read-only.
@@ -216,20 +206,3 @@ func (l *Log) RiskBytes() int64 { return l.unsynced }
 
 // RiskSince is when the oldest byte at risk was appended, on the monotonic clock.
 func (l *Log) RiskSince() int64 { return l.unsyncedSince }
-
-// noteTerm keeps the epoch table: a term begins with the first frame that has it.
-func (l *Log) noteTerm(term core.Term, start core.Offset, index core.Index) {
-	if n := len(l.epochs); n > 0 && l.epochs[n-1].Term >= term {
-		return
-	}
-	l.epochs = append(l.epochs, Epoch{Term: term, Start: start, Index: index})
-}
-
-// cutEpochs forgets terms that began at or behind an index.
-func (l *Log) cutEpochs(index core.Index) {
-	n := len(l.epochs)
-	for n > 0 && l.epochs[n-1].Index >= index {
-		n--
-	}
-	l.epochs = l.epochs[:n]
-}

@@ -136,6 +136,9 @@ func (l *Log) advance() {
 	if r.count > 0 {
 		l.unsyncedSince = r.frames[r.head].at
 	}
+	if moved && len(l.trims) > 0 {
+		l.trimmed()
+	}
 	if moved && l.state != logDropped {
 		l.owner.Advanced(l)
 	}

@@ -36,9 +36,9 @@ var (
 	ErrStateFile = errors.New("state file: damaged")
 	// ErrStateReadBack reports that a state file did not come back as it was written.
 	ErrStateReadBack = errors.New("state file: reads back differently")
-	// ErrStateMissing reports that no valid state remains although the log does not
-	// start at its beginning: the partition must not start empty.
-	ErrStateMissing = errors.New("state file: no valid one")
+	// ErrStateUnusable reports state files of which none will do. Unless the log still
+	// reaches back to its first frame, the partition must not start.
+	ErrStateUnusable = errors.New("state file: none is usable")
 )
 
 // State is a partition's derived state at one point of its log: everything that
@@ -234,7 +234,7 @@ func loadState(files core.FS, name string, want *FileHeader, base core.Offset) (
 // falls back to those before it. bad are the files that were passed over because
 // they are damaged. usable says whether the state's base still exists: its
 // segment is there, its frames were not discarded by a later generation. Nil
-// without error means that no state was ever written; ErrStateMissing that there
+// without error means that no state was ever written; ErrStateUnusable that there
 // are files and none will do.
 func LatestValidState(files core.FS, dir string, want *FileHeader, usable func(*State) bool) (state *State, bad []StateCandidate, err error) {
 	found, err := ListStates(files, dir, want)
@@ -250,7 +250,7 @@ func LatestValidState(files core.FS, dir string, want *FileHeader, usable func(*
 		}
 	}
 	if state == nil && len(found) > 0 {
-		return nil, bad, fmt.Errorf("%w of %d in %s", ErrStateMissing, len(found), dir)
+		return nil, bad, fmt.Errorf("%w of %d in %s", ErrStateUnusable, len(found), dir)
 	}
 	return state, bad, nil
 }
