@@ -16,9 +16,9 @@ require (
 )
 
 require (
-	github.com/klauspost/compress v1.20.4 // indirect
-	github.com/pierrec/lz4/v4 v4.1.33 // indirect
-	pgregory.net/rapid v1.3.0 // indirect
+	github.com/cockroachdb/datadriven v1.0.3 // indirect
+	github.com/iceber/iouring-go v0.0.0-20230403020409-002cfd2e2a90 // indirect
+	github.com/pmezard/go-difflib v1.0.0 // indirect
 )
 
 replace github.com/pulsemq/pulsemq/proto => ./proto

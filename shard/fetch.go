@@ -84,7 +84,7 @@ func limited(asked uint32, limit int) int {
 // readableAt says why nothing can be read from an offset on.
 func (p *partition) readableAt(offset core.Offset, lastEpoch core.LeaderEpoch) *proto.Error {
 	if lastEpoch >= 0 {
-		at, end, ok := p.log.EpochEnd(core.Term(lastEpoch))
+		at, end, ok := p.log.Epochs().End(core.Term(lastEpoch), p.log.EndOffset())
 		if ok && (core.LeaderEpoch(at) < lastEpoch || end < offset) {
 			err := proto.CodeLogTruncated.Errorf(
 				"the record before offset %d was read in leader epoch %d; here epoch %d ends at offset %d, what was read behind it no longer exists",

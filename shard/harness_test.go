@@ -9,6 +9,7 @@ import (
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
 	"github.com/pulsemq/pulsemq/ring/mail"
+	"github.com/pulsemq/pulsemq/segment/disk/mem"
 )
 
 // testClock is moved by hand.
@@ -47,7 +48,7 @@ type node struct {
 	t        testing.TB
 	clock    *testClock
 	machines []*Machine
-	disks    []testDisk
+	disks    []*testDisk
 	workers  []*testWorkers
 	outs     []*testOut
 	view     core.View
@@ -101,7 +102,7 @@ var testConfig = core.TopicConfig{
 func newNode(t testing.TB, shards int, change ...func(*Options)) *node {
 	n := &node{t: t, clock: newTestClock(), defaults: testConfig}
 	n.incoming = make([][]mail.Letter, shards)
-	n.disks = openTestDisks(t, n, shards)
+	n.disks = openTestDisks(t, mem.New(), shards)
 	n.start(shards, change...)
 	return n
 }
@@ -141,8 +142,14 @@ func (n *node) start(shards int, change ...func(*Options)) {
 		}
 		return true
 	})
-	for i, m := range n.machines {
-		n.disks[i].start(m)
+	for _, m := range n.machines {
+		err := m.Serve(func(id core.PartitionID) bool {
+			_, _, state := home.Metadata().Partition(id)
+			return state != cluster.PartitionUnknown
+		})
+		if err != nil {
+			n.t.Fatal(err)
+		}
 		if err := m.Boot(); err != nil {
 			n.t.Fatal(err)
 		}

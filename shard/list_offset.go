@@ -78,16 +78,8 @@ func (p *partition) answerLookup(r *mail.Request, offset core.Offset, timestamp 
 
 // epochAt is the leader epoch of the record at an offset.
 func (p *partition) epochAt(offset core.Offset) core.LeaderEpoch {
-	if offset >= p.log.EndOffset() {
-		return p.leaderEpoch()
+	if term, ok := p.log.Epochs().TermAt(offset); ok && offset < p.log.EndOffset() {
+		return core.LeaderEpoch(term)
 	}
-	epoch := p.leaderEpoch()
-	for term := p.log.Term(); term > 0; {
-		at, end, ok := p.log.EpochEnd(term)
-		if !ok || end <= offset {
-			break
-		}
-		epoch, term = core.LeaderEpoch(at), at-1
-	}
-	return epoch
+	return p.leaderEpoch()
 }

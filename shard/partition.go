@@ -114,6 +114,7 @@ func (p *partition) Advanced(*segment.Log) {
 
 // settle answers acks and trims, and wakes who waits for data.
 func (p *partition) settle() {
+	p.producers.durable(p.log.DurableOffset())
 	p.settleAcks()
 	p.settleTrims()
 	if visible := p.highWatermark(); visible > p.visible {
@@ -142,10 +143,10 @@ func (p *partition) wake() {
 	}
 }
 
-// RolledBack is the log's word that everything from next on is gone. Derived
-// state has been rebuilt through Restore and Replay before.
+// RolledBack is the log's word that everything from next on is gone.
 func (p *partition) RolledBack(_ *segment.Log, next core.Offset, err error) {
 	p.visible = min(p.visible, next)
+	p.producers.rollback(next)
 	p.failAcks(next, storageError(err))
 	p.machine.stats.RolledBack++
 	// Who has read or waits beyond the new end is told that it was cut.

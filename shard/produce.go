@@ -86,6 +86,7 @@ func (p *partition) appendBatch(r *mail.Request) *proto.Error {
 	}
 	// The slab is the store's now, and the batch with it.
 	if idempotent {
+		p.producers.note(last.id, base)
 		p.producers.append(last, base, m.wall)
 	}
 	p.stats.MessagesIn += records

@@ -19,16 +19,24 @@ type producerTable struct {
 	byID           map[core.ProducerID]*producer // nil while no producer was seen
 	oldest, newest *producer
 	expiry         int64 // nanoseconds of silence after which a producer may be forgotten
+
+	undo      queue[producerUndo] // of batches that are not durable, in the order of their offsets
+	undoFloor core.Offset         // notes below it are missing; 0 none are
 }
 
 // producer is one producer's last batches in this partition.
 type producer struct {
 	id             core.ProducerID
 	previous, next *producer
-	appended       int64 // append time of the newest batch, nanoseconds since the Unix epoch
-	epoch          int16
-	count          uint8 // of batches in use, the last one is the newest
-	batches        [core.ProducerBatchesRemembered]producerBatch
+	producerLast
+}
+
+// producerLast is what can change of a producer.
+type producerLast struct {
+	appended int64 // append time of the newest batch, nanoseconds since the Unix epoch
+	epoch    int16
+	count    uint8 // of batches in use, the last one is the newest
+	batches  [core.ProducerBatchesRemembered]producerBatch
 }
 
 // producerBatch is one batch of a producer.
@@ -133,11 +141,9 @@ func (t *producerTable) add(id core.ProducerID, now int64) *producer {
 		t.byID = make(map[core.ProducerID]*producer)
 	}
 	for t.oldest != nil && (len(t.byID) >= core.ProducersPerPartitionMax || t.expiry > 0 && now-t.oldest.appended > t.expiry) {
-		gone := t.oldest
-		t.unlink(gone)
-		delete(t.byID, gone.id)
+		t.remove(t.oldest)
 	}
-	p := &producer{id: id, epoch: -1}
+	p := &producer{id: id, producerLast: producerLast{epoch: -1}}
 	t.byID[id] = p
 	return p
 }
@@ -229,7 +235,7 @@ func (t *producerTable) restore(state []byte) error {
 		if t.byID == nil {
 			t.byID = make(map[core.ProducerID]*producer, count)
 		}
-		p := &producer{id: id, appended: appended, epoch: epoch, count: batches}
+		p := &producer{id: id, producerLast: producerLast{appended: appended, epoch: epoch, count: batches}}
 		for i := range p.batches[:batches] {
 			p.batches[i] = producerBatch{
 				sequence: int32(binary.BigEndian.Uint32(rest)),

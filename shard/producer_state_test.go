@@ -2,6 +2,7 @@ package shard
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -140,6 +141,94 @@ func TestProducerTableModel(t *testing.T) {
 			}
 		}
 	})
+}
+
+// After a rollback the table is what the batches that are left make of it.
+func TestProducerRollback(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var table producerTable
+		var kept []producedBatch
+		var offsets []core.Offset
+		offset, durable := core.Offset(0), core.Offset(0)
+		next := map[core.ProducerID]producedBatch{}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			switch rapid.IntRange(0, 9).Draw(t, "step") {
+			case 0: // a failed write
+				to := core.Offset(rapid.IntRange(int(durable), int(offset)).Draw(t, "to"))
+				n := len(kept)
+				for n > 0 && offsets[n-1] >= to {
+					n--
+				}
+				if n == len(kept) {
+					continue
+				}
+				if floor := rapid.IntRange(0, n).Draw(t, "durable"); floor > 0 {
+					durable = max(durable, offsets[floor-1]+core.Offset(kept[floor-1].span))
+					table.durable(durable)
+				}
+				offset = offsets[n]
+				table.rollback(offset)
+				kept, offsets = kept[:n], offsets[:n]
+				next = map[core.ProducerID]producedBatch{}
+				for _, b := range kept {
+					next[b.id] = b
+				}
+			default:
+				b := produced(core.ProducerID(rapid.Int64Range(0, 2).Draw(t, "id")), 0, 0, rapid.Int32Range(1, 3).Draw(t, "span"))
+				if last, known := next[b.id]; known && rapid.IntRange(0, 4).Draw(t, "epoch") > 0 {
+					b.epoch, b.sequence = last.epoch, last.sequence+last.span
+				} else if known {
+					b.epoch = last.epoch + 1
+				}
+				table.note(b.id, offset)
+				table.append(b, offset, int64(offset))
+				kept, offsets = append(kept, b), append(offsets, offset)
+				next[b.id] = b
+				offset += core.Offset(b.span)
+			}
+			var fresh producerTable
+			for i, b := range kept {
+				fresh.append(b, offsets[i], int64(offsets[i]))
+			}
+			if len(fresh.byID) != len(table.byID) {
+				t.Fatalf("%d producers, want %d", len(table.byID), len(fresh.byID))
+			}
+			for id, p := range fresh.byID {
+				got := table.byID[id]
+				if got == nil || got.count != p.count || got.epoch != p.epoch || got.appended != p.appended ||
+					got.batches[:got.count] != nil && !slices.Equal(got.batches[:got.count], p.batches[:p.count]) {
+					t.Fatalf("producer %d is %+v, want %+v", id, got, p)
+				}
+			}
+		}
+	})
+}
+
+// With too many batches at risk the oldest notes go: a producer may be forgotten
+// then, but nothing that was rolled back may be called a duplicate.
+func TestProducerRollbackBehindTheNotes(t *testing.T) {
+	var table producerTable
+	for i := range int32(undoMax + 100) {
+		id := core.ProducerID(1 + i%2*int32(map[bool]int{true: 1}[i > undoMax]))
+		last := table.byID[id]
+		sequence := int32(0)
+		if last != nil {
+			sequence = last.batches[last.count-1].sequenceNext()
+		}
+		table.note(id, core.Offset(i))
+		table.append(produced(id, 0, sequence, 1), core.Offset(i), 1)
+	}
+	if table.undo.len() != undoMax || table.undoFloor != 100 {
+		t.Fatalf("%d notes from %d on", table.undo.len(), table.undoFloor)
+	}
+	table.rollback(50)
+	for id, p := range table.byID {
+		for _, b := range p.batches[:p.count] {
+			if b.offset >= 50 {
+				t.Errorf("producer %d remembers offset %d", id, b.offset)
+			}
+		}
+	}
 }
 
 func FuzzProducerState(f *testing.F) {

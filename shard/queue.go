@@ -34,3 +34,16 @@ func (q *queue[T]) pop() T {
 	q.count--
 	return item
 }
+
+// at is the item i places behind the oldest.
+func (q *queue[T]) at(i int) *T { return &q.items[(q.head+i)&(len(q.items)-1)] }
+
+// popBack takes the newest item.
+func (q *queue[T]) popBack() T {
+	slot := q.at(q.count - 1)
+	item := *slot
+	var zero T
+	*slot = zero
+	q.count--
+	return item
+}
