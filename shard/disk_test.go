@@ -22,6 +22,7 @@ type testDisk struct {
 	driver *mem.Driver
 	store  *segment.Store
 	ops    []*core.DiskOp
+	null   *nullDisk // nil: the driver
 }
 
 // seeded gives the same salts in every run.
@@ -51,10 +52,17 @@ func openTestDisks(t testing.TB, fs *mem.FS, shards int) []*testDisk {
 	return disks
 }
 
+func newMemFS() *mem.FS { return mem.New() }
+
 func (d *testDisk) open(n *node, workers core.Workers) *segment.Store {
 	d.driver = d.folder.fs.Driver(mem.DriverOptions{})
+	disk := core.Disk(d.driver)
+	if n.null != nil {
+		d.null = n.null.disk
+		disk = d.null
+	}
 	store, err := segment.OpenStore(d.folder.folder, d.shard, segment.Ports{
-		Disk: d.driver, FS: d.folder.fs, Clock: n.clock, Workers: workers, Slabs: core.HeapSlabs{},
+		Disk: disk, FS: d.folder.fs, Clock: n.clock, Workers: workers, Slabs: n.slabs(),
 	}, segment.Options{FreeBytesLow: 1, FreeBytesHigh: 2})
 	if err != nil {
 		n.t.Fatal(err)
@@ -65,6 +73,9 @@ func (d *testDisk) open(n *node, workers core.Workers) *segment.Store {
 
 // reap ends what is due and says whether there was something.
 func (d *testDisk) reap(m *Machine) bool {
+	if d.null != nil {
+		return d.null.reap(m) > 0
+	}
 	n := d.driver.Reap(d.ops)
 	for _, op := range d.ops[:n] {
 		m.Complete(op)

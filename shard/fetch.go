@@ -337,9 +337,12 @@ func (f *fetch) answer(r *segment.Read) {
 	m.hold(f.peer, int64(r.Bytes)-f.held)
 	f.held = int64(r.Bytes)
 	f.offset, f.lastEpoch = r.Next, -1
+	// Another chunk follows when it was the chunk that ended this one, and not what
+	// the client asked for.
+	chunked := r.BytesMax < f.bytesLeft
 	f.bytesLeft -= r.Bytes
 	f.recordsLeft -= r.Records
-	f.sent = f.bytesLeft > 0 && f.recordsLeft > 0 && f.offset < p.highWatermark()
+	f.sent = chunked && f.bytesLeft > 0 && f.recordsLeft > 0 && f.offset < p.highWatermark()
 	f.out = true
 	parcel := m.pack(r)
 	parcel.Owner = f

@@ -181,18 +181,14 @@ func TestFetchLimits(t *testing.T) {
 		t.Errorf("a batch above the limit must come alone: %+v", a)
 	}
 	f = n.fetchRequest(id, 0)
-	f.RecordsMax = 4 // stops after the batch that reaches it
-	total := 0
-	for got := n.ask(f); len(got) == 1; got = n.answers() {
-		total += len(parcelRecords(t, got[0].Parcel))
-		if !got[0].More {
-			break
-		}
-		n.giveBack(id, got[0].Parcel)
-		n.settle()
+	f.RecordsMax = 7
+	if a := n.one(f); len(parcelRecords(t, a.Parcel)) != 6 || a.More {
+		t.Errorf("%d records with a limit of 7, more %v", len(parcelRecords(t, a.Parcel)), a.More)
 	}
-	if total != 6 {
-		t.Errorf("%d records with a limit of 4", total)
+	f = n.fetchRequest(id, 0)
+	f.RecordsMax = 1
+	if a := n.one(f); len(parcelRecords(t, a.Parcel)) != 3 || a.More {
+		t.Errorf("a batch above the limit must come whole: %+v", a)
 	}
 }
 

@@ -57,6 +57,7 @@ type node struct {
 	requests uint64
 	held     bool // disk operations do not end
 	defaults core.TopicConfig
+	null     *nullNode // when the disk stores nothing
 }
 
 // testOut collects what a machine sends.
@@ -68,6 +69,8 @@ type testOut struct {
 	lettersFull bool
 	keep        bool // false: answers are counted and forgotten
 	count       int
+	parcels     bool // keep the parcels of forgotten answers
+	out         []*mail.Parcel
 }
 
 func (o *testOut) Answer(_ int, a *mail.Answer) bool {
@@ -77,6 +80,8 @@ func (o *testOut) Answer(_ int, a *mail.Answer) bool {
 	o.count++
 	if o.keep {
 		o.answers = append(o.answers, *a)
+	} else if o.parcels && a.Parcel != nil {
+		o.out = append(o.out, a.Parcel)
 	}
 	return true
 }
@@ -125,7 +130,7 @@ func (n *node) start(shards int, change ...func(*Options)) {
 		out, workers := &testOut{node: n, shard: i, keep: true}, &testWorkers{}
 		n.outs, n.workers = append(n.outs, out), append(n.workers, workers)
 		m := New(Ports{
-			Store: n.disks[i].open(n, workers), Clock: n.clock, Workers: workers, Slabs: core.HeapSlabs{}, Out: out,
+			Store: n.disks[i].open(n, workers), Clock: n.clock, Workers: workers, Slabs: n.slabs(), Out: out,
 			TopicIDs: func() core.TopicID { n.ids++; return core.TopicID{15: n.ids} },
 		}, o)
 		n.machines = append(n.machines, m)
@@ -158,6 +163,13 @@ func (n *node) start(shards int, change ...func(*Options)) {
 	if !home.Ready() || n.view == nil {
 		n.t.Fatal("the node is not ready")
 	}
+}
+
+func (n *node) slabs() core.SlabSource {
+	if n.null != nil {
+		return n.null.slabs
+	}
+	return core.HeapSlabs{}
 }
 
 func (n *node) metadata() *Machine { return n.owner(core.MetadataPartition) }
