@@ -291,8 +291,8 @@ func (f *fetch) ReadDone(r *segment.Read) {
 		f.waitFor(found)
 		return
 	}
-	if f.sent && found > f.bytesLeft {
-		// Only the first batch of an answer may be larger than the limit.
+	if f.sent && (found > f.bytesLeft || r.Records > f.recordsLeft) {
+		// Only the first batch of an answer may be larger than the limits.
 		r.Release()
 		f.unhold()
 		f.answerEmpty()

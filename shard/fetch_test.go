@@ -182,8 +182,17 @@ func TestFetchLimits(t *testing.T) {
 	}
 	f = n.fetchRequest(id, 0)
 	f.RecordsMax = 7
-	if a := n.one(f); len(parcelRecords(t, a.Parcel)) != 6 || a.More {
-		t.Errorf("%d records with a limit of 7, more %v", len(parcelRecords(t, a.Parcel)), a.More)
+	total := 0
+	for got := n.ask(f); len(got) == 1; got = n.answers() {
+		total += len(parcelRecords(t, got[0].Parcel))
+		if !got[0].More {
+			break
+		}
+		n.giveBack(id, got[0].Parcel)
+		n.settle()
+	}
+	if total != 6 {
+		t.Errorf("%d records with a limit of 7", total)
 	}
 	f = n.fetchRequest(id, 0)
 	f.RecordsMax = 1
