@@ -87,6 +87,7 @@ type verifier struct {
 // journaled is what the journals say of one partition.
 type journaled struct {
 	durable  core.Index
+	sealed   core.Index // up to here everything is synced in segments
 	logStart core.Offset
 	starts   map[core.Generation]core.Index
 	runs     []frameRun
@@ -324,6 +325,7 @@ func (v *verifier) journalFrame(name string, h *FrameHeader, payload []byte, err
 		if err := ParseCheckpoints(payload, func(c *Checkpoint) {
 			j := v.of(c.Partition)
 			j.durable = max(j.durable, c.Durable, c.Sealed.Index)
+			j.sealed = max(j.sealed, c.Sealed.Index)
 			j.logStart = max(j.logStart, c.LogStart)
 			j.begins(c.Generation, c.GenerationStart)
 		}); err != nil {
