@@ -70,7 +70,7 @@ type Node struct {
 	wakers  []*ring.Waker
 	letters [][]*ring.SPSC[mail.Letter] // [from][to]
 	loops   []*Loop
-	arenas  []interface{ Close() error }
+	arenas  []memory
 
 	threads  sync.WaitGroup
 	mu       sync.Mutex
@@ -240,7 +240,7 @@ func (n *Node) thread(id core.ShardID, steps *steps) {
 		steps.done(err)
 		return
 	}
-	defer memory.Close()
+	defer closeMemory(memory)
 	n.loops[id] = loop
 	steps.done(nil)
 	if steps.passed(stepPartitions) {
@@ -427,8 +427,21 @@ func (n *Node) release() {
 		_ = w.Close()
 	}
 	for _, a := range n.arenas {
+		closeMemory(a)
+	}
+}
+
+// closeMemory returns an arena's address space. One with slabs out is left alone:
+// the tail cache and batches that were never answered die with the process.
+func closeMemory(a memory) {
+	if a.Gauges().InUseBytes == 0 {
 		_ = a.Close()
 	}
+}
+
+type memory interface {
+	Gauges() arena.Gauges
+	Close() error
 }
 
 // Snapshots are the newest counters of all shards that have published some. It
