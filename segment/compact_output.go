@@ -70,8 +70,13 @@ func SupersededSegments(headers []FileHeader) []bool {
 	return out
 }
 
-// compactWriteBytes is about how much an output writes at a time.
-const compactWriteBytes = 1 << 20
+const (
+	// compactWriteBytes is about how much an output writes at a time.
+	compactWriteBytes = 1 << 20
+	// compactMarkBytes is how far marks stand apart inside a write, so that a bad
+	// frame header does not cost the rest of it.
+	compactMarkBytes = 16 << 10
+)
 
 // compactWriter lays out one output.
 //
@@ -82,6 +87,7 @@ type compactWriter struct {
 	durable core.Index // of the partition: all inputs are
 	at      int64      // where buf goes
 	buf     []byte
+	marked  int // where in buf the last mark stands
 	written int64
 
 	empty   FrameHeader // frames whose records are all gone, gathered
@@ -175,11 +181,12 @@ func (w *compactWriter) frame(h *FrameHeader, payload []byte) error {
 }
 
 func (w *compactWriter) put(h *FrameHeader, payload []byte) error {
-	if len(w.buf) == 0 {
+	if len(w.buf) == 0 || len(w.buf)-w.marked >= compactMarkBytes {
+		w.marked = len(w.buf)
 		w.buf = append(w.buf, zeroBlock[:FrameHeaderBytes]...)
 		mark := WriteMark{Partition: w.header.Partition, Durable: w.durable, Next: h.BaseOffset, Term: h.Term,
-			Generation: h.Generation, Salt: w.header.Salt, Position: w.at}
-		mark.Put(w.buf)
+			Generation: h.Generation, Salt: w.header.Salt, Position: w.at + int64(w.marked)}
+		mark.Put(w.buf[w.marked:])
 	}
 	at := len(w.buf)
 	w.buf = append(w.buf, zeroBlock[:FrameHeaderBytes]...)

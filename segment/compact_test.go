@@ -107,6 +107,8 @@ func (l *keyedLog) swap(c *Compaction, n int) {
 				err = l.files.Rename(op.Path, op.PathNew)
 			case core.DiskSyncDir:
 				err = l.files.SyncDir(op.Path)
+			default:
+				l.t.Fatal("a swap renames and syncs the folder")
 			}
 			if err != nil {
 				l.t.Fatal(err)
@@ -372,6 +374,13 @@ func TestCompactionSmallMap(t *testing.T) {
 			t.Fatalf("pass %d: %v, clean %d, %d keys", pass, c.Err, c.CleanNext, c.Stats.Keys)
 		}
 		clean = c.CleanNext
+		for _, o := range c.Outputs {
+			for _, r := range o.Replaces {
+				if r.Header.BaseOffset >= clean {
+					t.Fatalf("pass %d: segment %d lies above the clean point", pass, r.Header.Segment)
+				}
+			}
+		}
 		l.swap(c, 1<<30)
 		l.reopen()
 		if err := l.check(clean, 1000, true); err != nil {

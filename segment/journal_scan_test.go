@@ -184,6 +184,21 @@ func TestJournalScanRestart(t *testing.T) {
 	}
 }
 
+// TestJournalScanRestartAfterDamage: a restart that names a group as accepted
+// makes it damage when it is bad.
+func TestJournalScanRestartAfterDamage(t *testing.T) {
+	w := newJournalWriter(testJournalHeader(1), 1)
+	w.group(0, 2)
+	w.group(1, 2)
+	w.sequence, w.flags = 10, GroupRestart
+	w.group(2, 1)
+	w.bytes[w.places[1].position+80] ^= 1
+	got := scanJournal(t, w.bytes, 1)
+	if len(got.groups) != 2 || len(got.s.Holes) != 1 || got.s.Holes[0].First != 2 || got.s.Cut != 0 {
+		t.Fatalf("%d groups %+v", len(got.groups), got.s)
+	}
+}
+
 func TestJournalScanFirstGroupDamaged(t *testing.T) {
 	w := smallJournal()
 	w.bytes[w.places[0].position] ^= 1

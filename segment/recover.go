@@ -103,6 +103,7 @@ func (r *recovery) listSegments() error {
 			return err
 		}
 		if keep {
+			g.lastIndex, g.next = g.header.BaseIndex-1, g.header.BaseOffset
 			l.segments = append(l.segments, g)
 		}
 	}
@@ -145,6 +146,9 @@ func (r *recovery) readHeader(g *segment, size int64) (keep bool, err error) {
 		}
 		if h.BaseOffset != want.BaseOffset {
 			return false, fmt.Errorf("%w: %s says base offset %d", ErrFileForeign, g.path, h.BaseOffset)
+		}
+		if h.BaseIndex == 0 {
+			return false, fmt.Errorf("%w: %s says base index 0, indexes begin at 1", ErrFileForeign, g.path)
 		}
 		g.header = h
 		return true, nil
@@ -507,7 +511,7 @@ func (r *recovery) endSegments() error {
 	if r.state != nil {
 		g := l.segmentNumbered(r.state.Segment)
 		ends[g], newest[g] = r.state.Position, r.state.Index
-		if g == l.active() {
+		if g == l.active() && g.lastIndex < r.state.Index {
 			g.lastIndex, g.next = r.state.Index, r.state.NextOffset
 		}
 		inSegments = r.state.Index
@@ -517,6 +521,23 @@ func (r *recovery) endSegments() error {
 			ends[f.segment] = alignUp(f.position + FrameHeaderBytes + int64(f.bytes))
 			newest[f.segment] = f.index
 			inSegments = max(inSegments, f.index)
+		}
+	}
+	hole := r.findHole()
+	if hole >= 0 {
+		// The last segment ends before it; what follows is written anew by loadTail.
+		g := l.active()
+		ends[g], newest[g] = FileHeaderBytes, 0
+		g.lastIndex, g.next = g.header.BaseIndex-1, g.header.BaseOffset
+		if r.state != nil && r.state.Segment == g.header.Segment {
+			ends[g], newest[g] = r.state.Position, r.state.Index
+			g.lastIndex, g.next = r.state.Index, r.state.NextOffset
+		}
+		for i := range r.accepted[:hole] {
+			if f := &r.accepted[i]; f.segment == g {
+				ends[g] = alignUp(f.position + FrameHeaderBytes + int64(f.bytes))
+				newest[g], g.lastIndex, g.next = f.index, f.index, f.next()
+			}
 		}
 	}
 	// A segment that begins behind the end of the log was begun for frames that are gone.
@@ -543,7 +564,10 @@ func (r *recovery) endSegments() error {
 			damagedTail = true
 		}
 	}
-	if damagedTail {
+	if hole >= 0 {
+		g.position = ends[g]
+		s.dropIndex(g)
+	} else if damagedTail {
 		l.rollWanted = true
 		if g.empty() {
 			g.position = FileHeaderBytes + core.DiskAlignment
@@ -556,9 +580,14 @@ func (r *recovery) endSegments() error {
 		}
 		g.position = end
 	}
-	// What was accepted above the durable point may still lie in a cache of the disk.
+	// What was accepted may still lie in a cache of the disk, unless it was known to be
+	// sealed: it counts as sealed, and as durable, only when it has been synced now.
+	known := r.found.checkpoint.Sealed.Index
+	if r.state != nil {
+		known = max(known, r.state.Index)
+	}
 	for _, g := range l.segments {
-		if newest[g] > r.durable && !s.replay.clean {
+		if newest[g] > known {
 			if err := syncFile(s.ports.FS, g.path); err != nil {
 				return err
 			}
@@ -572,6 +601,26 @@ func (r *recovery) endSegments() error {
 		l.sealed = before.end()
 	}
 	return nil
+}
+
+// findHole looks for the first frame that the last segment lost and the journal
+// still has, with later frames in the segment: writes that were never synced
+// survive a power cut in any order. -1: there is none.
+func (r *recovery) findHole() int {
+	g := r.log.active()
+	if g == nil {
+		return -1
+	}
+	hole := -1
+	for i := range r.accepted {
+		switch f := &r.accepted[i]; {
+		case f.segment == nil && hole < 0 && f.index >= g.header.BaseIndex:
+			hole = i
+		case f.segment == g && hole >= 0:
+			return hole
+		}
+	}
+	return -1
 }
 
 // truncate cuts a segment's file behind its last frame.
@@ -609,6 +658,9 @@ func (r *recovery) loadTail() error {
 	var source frameSource
 	source.init(s)
 	defer source.close()
+	if hole := r.findHole(); hole >= 0 {
+		return r.rewrite(&source, hole)
+	}
 	end, index := l.end, l.index
 	for i := range r.accepted {
 		f := &r.accepted[i]
@@ -620,9 +672,13 @@ func (r *recovery) loadTail() error {
 			r.damage(f.index, f.index+1, f.base, f.next())
 			continue
 		}
-		_, _, err := source.frame(f)
+		h, payload, err := source.frame(f)
 		if err != nil {
 			return err
+		}
+		most := TimestampNone
+		if h.Kind == FrameData {
+			most = PayloadMaxTimestamp(payload)
 		}
 		raw := source.window.view(f.position, FrameHeaderBytes+int(f.bytes))
 		l.index, l.end = f.index-1, f.base
@@ -641,6 +697,7 @@ func (r *recovery) loadTail() error {
 			c.firstIndex, c.base = f.index, f.base
 		}
 		c.notePoint(f.base, at)
+		c.maxTimestamp = max(c.maxTimestamp, most)
 		c.used, c.lastIndex, c.next = at+len(raw), f.index, f.next()
 		l.index, l.end = f.index, f.next()
 		if l.dirtyBytes+int64(c.used-c.start) >= tailFlushBytes {
@@ -650,7 +707,6 @@ func (r *recovery) loadTail() error {
 		}
 	}
 	l.end, l.index = end, index
-	l.placed = index
 	return nil
 }
 
@@ -658,6 +714,7 @@ func (r *recovery) loadTail() error {
 // last stop was clean.
 func (r *recovery) finish() error {
 	s, l := r.store, r.log
+	l.placed = l.index
 	l.written, l.durable = l.end, l.end
 	l.writtenIndex, l.durableIndex = l.index, l.index
 	l.start = min(l.start, l.end)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
-	"testing"
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
@@ -16,7 +15,7 @@ import (
 
 // rig is a store on a disk in memory, driven turn by turn.
 type rig struct {
-	t       testing.TB
+	t       rigT
 	fs      *mem.FS
 	driver  *mem.Driver
 	clock   *rigClock
@@ -73,7 +72,14 @@ func smallFolder(shards int) FolderOptions {
 	return FolderOptions{Shards: shards, JournalFileBytes: JournalFileBytesMin, JournalBytes: 4 * JournalFileBytesMin, Rand: newSeeded(1)}
 }
 
-func newRig(t testing.TB, change func(*rigOptions)) *rig {
+// rigT is what the rig needs of *testing.T and *rapid.T.
+type rigT interface {
+	Helper()
+	Fatal(...any)
+	Fatalf(string, ...any)
+}
+
+func newRig(t rigT, change func(*rigOptions)) *rig {
 	o := rigOptions{folder: smallFolder(1), log: LogOptions{Durability: core.DurabilitySync}, slabs: core.HeapSlabs{}}
 	o.store.FreeBytesLow, o.store.FreeBytesHigh = 1, 2
 	if change != nil {

@@ -333,7 +333,7 @@ func (v *verifier) journalFrame(name string, h *FrameHeader, payload []byte, err
 		v.of(h.Partition).begins(h.Generation, h.Index)
 	case frameIndexed(h.Kind):
 		j := v.of(h.Partition)
-		j.runs = addToRuns(j.runs, h, name, false)
+		j.runs = addToRuns(j.runs, h, h.Index, name)
 		j.control(h, payload)
 	}
 }
@@ -377,17 +377,18 @@ type frameRun struct {
 	file        string
 }
 
-// addToRuns adds a frame to the last run or begins one. In compacted segments a
-// frame stands for its predecessors too, back to the one before it.
-func addToRuns(runs []frameRun, h *FrameHeader, file string, compacted bool) []frameRun {
+// addToRuns adds a frame to the last run or begins one. The frame stands for the
+// indexes from first on: its own alone, but in compacted segments also those of
+// frames before it that were emptied.
+func addToRuns(runs []frameRun, h *FrameHeader, first core.Index, file string) []frameRun {
 	if n := len(runs); n > 0 {
 		r := &runs[n-1]
-		if r.generation == h.Generation && r.end == h.BaseOffset && r.file == file && (h.Index == r.next || compacted && h.Index > r.next) {
+		if r.generation == h.Generation && r.end == h.BaseOffset && r.file == file && first == r.next {
 			r.next, r.end = h.Index+1, h.Next()
 			return runs
 		}
 	}
-	return append(runs, frameRun{h.Generation, h.Index, h.Index + 1, h.BaseOffset, h.Next(), file})
+	return append(runs, frameRun{h.Generation, first, h.Index + 1, h.BaseOffset, h.Next(), file})
 }
 
 // liveRuns takes away what later generations made void, and sorts what is left.

@@ -216,7 +216,11 @@ func (p *partitionVerifier) segment(v *verifiedSegment) error {
 		}
 		p.sum.Frames++
 		p.journaled.control(&s.Frame, s.Payload)
-		p.runs = addToRuns(p.runs, &s.Frame, v.name, v.header.ReplacesNext > 0)
+		first := s.Frame.Index
+		if v.header.ReplacesNext > 0 && len(s.Holes) == 0 {
+			first = min(first, index+1)
+		}
+		p.runs = addToRuns(p.runs, &s.Frame, first, v.name)
 		index, next = s.Frame.Index, s.Frame.Next()
 	}
 	if state != nil && state.Position <= s.End {
@@ -362,6 +366,9 @@ func (p *partitionVerifier) judgeRuns() {
 	next, end := live[0].first, live[0].base
 	if len(p.segments) > 0 && p.segments[0].header.BaseIndex > 0 {
 		next, end = p.segments[0].header.BaseIndex, p.segments[0].header.BaseOffset
+		if end > p.journaled.logStart {
+			p.report.warn(p.dir, "the first segment begins at offset %d, and nothing says that the log starts after %d", end, p.journaled.logStart)
+		}
 	}
 	for _, r := range live {
 		switch {

@@ -14,7 +14,7 @@ import (
 // BenchmarkWriteSync is a journal's work: chains of a write and an fdatasync into a
 // file that was filled before. depth is how many chains are in flight.
 func BenchmarkWriteSync(b *testing.B) {
-	for _, kind := range []Kind{KindUring, KindPosix} {
+	for _, kind := range []core.DiskChoice{core.DiskUring, core.DiskPosix} {
 		for _, size := range []int{4 << 10, 64 << 10, 256 << 10} {
 			for _, depth := range []int{1, 8} {
 				b.Run(fmt.Sprintf("%s/%dKiB/depth%d", kind, size>>10, depth), func(b *testing.B) {
@@ -27,7 +27,7 @@ func BenchmarkWriteSync(b *testing.B) {
 
 // BenchmarkWrite is the same without the sync.
 func BenchmarkWrite(b *testing.B) {
-	for _, kind := range []Kind{KindUring, KindPosix} {
+	for _, kind := range []core.DiskChoice{core.DiskUring, core.DiskPosix} {
 		for _, size := range []int{4 << 10, 256 << 10} {
 			b.Run(fmt.Sprintf("%s/%dKiB/depth8", kind, size>>10), func(b *testing.B) {
 				benchmarkChains(b, kind, size, 8, false)
@@ -51,7 +51,7 @@ func (c *chains) Complete(op *core.DiskOp) {
 	}
 }
 
-func benchmarkChains(b *testing.B, kind Kind, size, depth int, synced bool) {
+func benchmarkChains(b *testing.B, kind core.DiskChoice, size, depth int, synced bool) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	folder, err := Open(b.TempDir(), kind)

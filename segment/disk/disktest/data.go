@@ -308,6 +308,16 @@ func testContract(f *fixture) {
 	if !panics(func() { f.Driver.Submit(&core.DiskOp{Kind: core.DiskSync, File: file}) }) {
 		f.Error("no owner: accepted")
 	}
+	loop := f.chain(sync(file), sync(file))
+	loop.Next.Next = loop
+	if !panics(func() { f.Driver.Submit(loop) }) {
+		f.Error("chain without an end: accepted")
+	}
+	f.submit(sync(file))
+	if !panics(func() { _ = f.Driver.Close() }) {
+		f.Error("close with an operation pending: accepted")
+	}
+	f.drain()
 	f.close(file)
 	if !panics(func() { f.Driver.Submit(f.chain(sync(file))) }) {
 		f.Error("closed file: accepted")

@@ -212,6 +212,42 @@ func TestCrashBringsBackTheReplacedFile(t *testing.T) {
 	}
 }
 
+// After a failed sync the content is not saved by syncing again, only by writing again.
+func TestFailedSyncForsakesPages(t *testing.T) {
+	s := New()
+	file := durable(t, s, "a", 1, 1)
+	put(t, file, 0, 2, pageBytes)
+	s.Inject(&Fault{Kind: core.DiskSync})
+	if file.Sync() == nil {
+		t.Fatal("the sync did not fail")
+	}
+	must(t, file.Sync())
+	if got := content(t, s, "a"); got[0] != 2 {
+		t.Error("a failed sync is visible to readers")
+	}
+	if got := content(t, s.Crash(1, CrashOptions{Data: FateDrop}), "a"); got[0] != 1 {
+		t.Error("a second sync saved what the failed one dropped")
+	}
+	put(t, file, 0, 3, pageBytes)
+	must(t, file.Sync())
+	if got := content(t, s.Crash(1, CrashOptions{Data: FateDrop}), "a"); got[0] != 3 {
+		t.Error("what was written again was not saved")
+	}
+}
+
+func TestLyingSync(t *testing.T) {
+	s := New()
+	file := durable(t, s, "a", 1, 1)
+	put(t, file, 0, 2, pageBytes)
+	must(t, s.Rename("a", "b"))
+	lie := s.Inject(&Fault{Path: "*", Action: FaultLie, Count: -1})
+	must(t, file.Sync())
+	must(t, s.SyncDir("."))
+	if got := content(t, s.Crash(1, CrashOptions{Data: FateDrop, Entries: FateDrop}), "a"); lie.Hits() != 2 || got[0] != 1 {
+		t.Errorf("%d lies; a file of %d bytes survived", lie.Hits(), len(got))
+	}
+}
+
 func TestKillKeepsTheCaches(t *testing.T) {
 	s := New()
 	file := create(t, s, "a")
@@ -289,7 +325,8 @@ func TestCrashIsDeterministic(t *testing.T) {
 		return text
 	}
 	for seed := range uint64(10) {
-		if dump(s.Crash(seed, CrashOptions{})) != dump(s.Crash(seed, CrashOptions{})) {
+		first, again := dump(s.Crash(seed, CrashOptions{})), dump(s.Crash(seed, CrashOptions{}))
+		if first != again {
 			t.Fatalf("seed %d gave two survivors", seed)
 		}
 	}

@@ -230,7 +230,7 @@ func TestFaultRules(t *testing.T) {
 	if short.Hits() != 1 || tear.Hits() != 1 || flip.Hits() != 1 || rot.Hits() != 1 || full.Hits() != 4 {
 		t.Error("a rule hit too often or too rarely")
 	}
-	if got, want := s.Injected(), [...]int{FaultFail: 5, FaultDelay: 0, FaultShort: 1, FaultTear: 1, FaultFlip: 2}; got != want {
+	if got, want := s.Injected(), [...]int{FaultFail: 5, FaultDelay: 0, FaultShort: 1, FaultTear: 1, FaultFlip: 2, FaultLie: 0}; got != want {
 		t.Errorf("injected %v, want %v", got, want)
 	}
 	s.ClearFaults()
