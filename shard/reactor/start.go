@@ -70,7 +70,7 @@ type Node struct {
 	wakers  []*ring.Waker
 	letters [][]*ring.SPSC[mail.Letter] // [from][to]
 	loops   []*Loop
-	arenas  []interface{ Close() error }
+	arenas  []memory
 
 	threads  sync.WaitGroup
 	mu       sync.Mutex
@@ -183,7 +183,7 @@ func (n *Node) bringUp(steps *steps) error {
 	if err := n.sortOut(metadata); err != nil {
 		return err
 	}
-	steps.metadata = metadata
+	steps.metadata, steps.view = metadata, metadata.View()
 	steps.open(stepPartitions)
 	if err := steps.wait(); err != nil { // partitions open, stores started
 		return err
@@ -240,11 +240,11 @@ func (n *Node) thread(id core.ShardID, steps *steps) {
 		steps.done(err)
 		return
 	}
-	defer memory.Close()
+	defer closeMemory(memory)
 	n.loops[id] = loop
 	steps.done(nil)
 	if steps.passed(stepPartitions) {
-		err = n.openPartitions(loop, steps.metadata)
+		err = n.openPartitions(loop, steps)
 		steps.done(err)
 	}
 	if err == nil && steps.passed(stepServe) {
@@ -334,14 +334,14 @@ const progressEvery = 100
 
 // openPartitions opens the shard's partitions. One that cannot be opened is
 // reported and answers PARTITION_UNAVAILABLE; the others serve.
-func (n *Node) openPartitions(l *Loop, metadata *cluster.Metadata) error {
+func (n *Node) openPartitions(l *Loop, steps *steps) error {
 	shards := len(n.loops)
 	type place struct {
 		topic  *core.Topic
 		number core.PartitionNumber
 	}
 	var mine []place
-	metadata.View().TopicsAfter("", func(t *core.Topic) bool {
+	steps.view.TopicsAfter("", func(t *core.Topic) bool {
 		for number, p := range t.Partitions {
 			if core.ShardOf(p.ID, shards) == l.id {
 				mine = append(mine, place{t, core.PartitionNumber(number)})
@@ -360,7 +360,7 @@ func (n *Node) openPartitions(l *Loop, metadata *cluster.Metadata) error {
 		}
 	}
 	return l.machine.Serve(func(id core.PartitionID) bool {
-		_, _, state := metadata.Partition(id)
+		_, _, state := steps.metadata.Partition(id)
 		return state != cluster.PartitionUnknown
 	})
 }
@@ -427,8 +427,21 @@ func (n *Node) release() {
 		_ = w.Close()
 	}
 	for _, a := range n.arenas {
+		closeMemory(a)
+	}
+}
+
+// closeMemory returns an arena's address space. One with slabs out is left alone:
+// the tail cache and batches that were never answered die with the process.
+func closeMemory(a memory) {
+	if a.Gauges().InUseBytes == 0 {
 		_ = a.Close()
 	}
+}
+
+type memory interface {
+	Gauges() arena.Gauges
+	Close() error
 }
 
 // Snapshots are the newest counters of all shards that have published some. It
