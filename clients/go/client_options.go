@@ -14,17 +14,17 @@ type ClientOption func(*clientConfig)
 
 // clientConfig is what the options change. Every field has a value; none means "unlimited".
 type clientConfig struct {
-	name            string
-	version         string
-	lazy            bool
-	dialTimeout     time.Duration
-	requestTimeout  time.Duration
-	keepalive       time.Duration
-	reconnectMin    time.Duration
-	reconnectMax    time.Duration
-	metadataAge     time.Duration
-	logger          *slog.Logger
-	dial            func(ctx context.Context, network, address string) (net.Conn, error)
+	name           string
+	version        string
+	lazy           bool
+	dialTimeout    time.Duration
+	requestTimeout time.Duration
+	keepalive      time.Duration
+	reconnectMin   time.Duration
+	reconnectMax   time.Duration
+	metadataAge    time.Duration
+	logger         *slog.Logger
+	dial           func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 func clientConfigDefault() clientConfig {

@@ -42,7 +42,9 @@ func (k *Consumer) Records(ctx context.Context) iter.Seq2[*Record, error] {
 }
 
 // Seek goes on at another place. Nothing that was read from the old place is returned after it.
-func (k *Consumer) Seek(ctx context.Context, topic string, partition uint32, to Start) error { return nil }
+func (k *Consumer) Seek(ctx context.Context, topic string, partition uint32, to Start) error {
+	return nil
+}
 
 // Pause keeps a partition from being returned until Resume. What has been read ahead is kept.
 func (k *Consumer) Pause(topic string, partition uint32) error { return nil }

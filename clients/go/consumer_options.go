@@ -80,7 +80,9 @@ func ConsumerFetchBytesMin(n int) ConsumerOption {
 }
 
 // ConsumerFetchRecords is the most records that one FETCH asks for; 1,048,576 by default, whole batches still come.
-func ConsumerFetchRecords(n int) ConsumerOption { return func(c *consumerConfig) { c.fetchRecords = n } }
+func ConsumerFetchRecords(n int) ConsumerOption {
+	return func(c *consumerConfig) { c.fetchRecords = n }
+}
 
 // ConsumerFetchWait is how long the broker holds a FETCH that finds nothing; 500 ms by default.
 func ConsumerFetchWait(d time.Duration) ConsumerOption {

@@ -70,7 +70,9 @@ func ProducerCompression(codec Compression) ProducerOption {
 
 // ProducerIdempotence numbers records so that a retry stores them once and in order; on by default. Without it a retry
 // may store twice, and with more than one batch in flight also out of order.
-func ProducerIdempotence(on bool) ProducerOption { return func(c *producerConfig) { c.idempotent = on } }
+func ProducerIdempotence(on bool) ProducerOption {
+	return func(c *producerConfig) { c.idempotent = on }
+}
 
 // ProducerInFlight is the number of unanswered batches per partition, 1 to 5; 5 by default. The broker may allow less.
 func ProducerInFlight(n int) ProducerOption { return func(c *producerConfig) { c.inFlight = n } }
@@ -89,8 +91,9 @@ func ProducerBufferBlock(block bool) ProducerOption {
 	return func(c *producerConfig) { c.bufferBlock = block }
 }
 
-// ProducerDeliveryTimeout bounds the time from Send to the result, retries and all, whatever the broker does; 30 s by
-// default. A message is given up at most a sixteenth of this early, because the records of a batch share its clock.
+// ProducerDeliveryTimeout bounds the time from when a message is taken into the buffer to its result, retries and all,
+// whatever the broker does; 30 s by default. A message is given up at most a sixteenth of this early, because the records
+// of a batch share its clock.
 func ProducerDeliveryTimeout(d time.Duration) ProducerOption {
 	return func(c *producerConfig) { c.deliveryTimeout = d }
 }
