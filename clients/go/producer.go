@@ -24,7 +24,8 @@ type Producer struct {
 	config    producerConfig
 	backoff   conn.Backoff
 	buffer    *buffer
-	sender    *sender
+	scheduler *scheduler
+	links     *links
 	deliverer *deliverer
 	unwatch   func()
 
@@ -41,7 +42,6 @@ type Producer struct {
 	closed          bool
 	identity        *identity
 	identityWaiters []*queue
-	connWaiters     map[uint32][]*queue
 }
 
 // NewProducer makes a producer. Close it to be sure that everything has been sent.
@@ -57,18 +57,19 @@ func (c *Client) NewProducer(options ...ProducerOption) (*Producer, error) {
 		config.partitioner = PartitionByKey
 	}
 	p := &Producer{
-		client:      c,
-		config:      config,
-		backoff:     conn.Backoff{Min: config.retryMin, Max: config.retryMax},
-		buffer:      newBuffer(&config),
-		sender:      newSender(),
-		deliverer:   newDeliverer(),
-		closing:     make(chan struct{}),
-		connWaiters: map[uint32][]*queue{},
+		client:    c,
+		config:    config,
+		backoff:   conn.Backoff{Min: config.retryMin, Max: config.retryMax},
+		buffer:    newBuffer(&config),
+		scheduler: newScheduler(),
+		deliverer: newDeliverer(),
+		closing:   make(chan struct{}),
 	}
+	p.links = newLinks(c.cluster, cluster.RoleProduce, p.connected)
 	p.topics.Store(&map[string]*producerTopic{})
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	if !c.enter(p) {
+		p.scheduler.end()
 		return nil, ErrClosed
 	}
 	p.unwatch = c.cluster.Watch(func(meta *cluster.Topic) {
@@ -76,7 +77,6 @@ func (c *Client) NewProducer(options ...ProducerOption) (*Producer, error) {
 			t.learn(meta)
 		}
 	})
-	go p.sender.run()
 	go p.deliverer.run(p)
 	return p, nil
 }
@@ -178,8 +178,8 @@ func (p *Producer) SendAsync(ctx context.Context, m *Message, done func(Result, 
 	return nil
 }
 
-// look makes the sender look at a queue.
-func (p *Producer) look(q *queue) { p.sender.look(q) }
+// look makes the scheduler look at a queue.
+func (p *Producer) look(q *queue) { p.scheduler.look(q) }
 
 // choose is the partition of a message.
 func (p *Producer) choose(t *producerTopic, m *Message, size int) (uint32, error) {
@@ -232,39 +232,19 @@ func (p *Producer) inFlight() int {
 	return n
 }
 
-// connection is the one to a broker, or nil while there is none; then the queue is looked at later.
-func (p *Producer) connection(node uint32, q *queue) *conn.Conn {
-	l := p.client.cluster.Link(cluster.RoleProduce, node)
-	if live := l.Current(); live != nil {
-		return live
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.connWaiters[node] = append(p.connWaiters[node], q)
-	if len(p.connWaiters[node]) == 1 {
-		l.Want(func(err error) { p.connected(node, err) })
-	}
-	return nil
-}
-
-// connected is told how an attempt to connect has ended.
-func (p *Producer) connected(node uint32, err error) {
-	p.mu.Lock()
-	waiters := p.connWaiters[node]
-	delete(p.connWaiters, node)
-	p.mu.Unlock()
-	for _, q := range waiters {
-		if err != nil {
-			if errors.Is(err, ErrClosed) {
-				return
-			}
-			q.mu.Lock()
-			q.lastErr = err
-			q.mu.Unlock()
-			p.client.cluster.RefreshLater(q.topic.name) // perhaps another leads by now
+// connected is told how an attempt to connect for a queue has ended.
+func (p *Producer) connected(t task, err error) {
+	q := t.(*queue)
+	if err != nil {
+		q.mu.Lock()
+		q.lastErr = err
+		q.mu.Unlock()
+		if errors.Is(err, ErrClosed) {
+			return
 		}
-		p.look(q)
+		p.client.cluster.RefreshLater(q.topic.name) // perhaps another leads by now
 	}
+	p.look(q)
 }
 
 // Buffered is what the producer holds: bytes and messages without a result.
@@ -373,8 +353,7 @@ func (p *Producer) endClose(err error) error {
 	left := p.outstanding()
 	p.unwatch()
 	p.cancel()
-	close(p.sender.stop)
-	<-p.sender.done
+	p.scheduler.end()
 	p.mu.Lock()
 	all := p.all
 	p.mu.Unlock()

@@ -45,15 +45,13 @@ type queue struct {
 	identity *identity
 	sequence int32 // of the next record to be numbered
 
-	dirty bool      // in the sender's list; guarded by its lock
-	heap  int       // place in the sender's heap plus 1, 0 when not there; of the sender alone
-	at    time.Time // when the sender looks again; of the sender alone
+	taskPlace
 }
 
 // recordBytesExtraMax is more than a record takes beside its key, value and headers.
 const recordBytesExtraMax = 40
 
-// append adds a message. It reports whether the sender has to look, and false when the producer no longer takes any.
+// append adds a message. It reports whether the scheduler has to look, and false when the producer no longer takes any.
 func (q *queue) append(r *proto.Record, now time.Time, size int, done func(Result, error)) (look, taken bool, err error) {
 	config := &q.producer.config
 	q.mu.Lock()
@@ -83,8 +81,7 @@ func (q *queue) append(r *proto.Record, now time.Time, size int, done func(Resul
 	return look, true, nil
 }
 
-// step does whatever is to be done now and says when to look again; zero when something else has to happen first. It is
-// called by the sender alone.
+// step gives up what is too old and sends what can be sent.
 func (q *queue) step(now time.Time) time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -229,7 +226,7 @@ func (q *queue) sendOne(now time.Time) bool {
 		p.client.cluster.RefreshLater(q.topic.name)
 		return false
 	}
-	live := p.connection(leader.Leader, q)
+	live := p.links.get(leader.Leader, q)
 	if live == nil || len(q.inFlight) > 0 && q.conn != live {
 		return false
 	}

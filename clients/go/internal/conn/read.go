@@ -2,6 +2,7 @@ package conn
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -111,8 +112,11 @@ func (c *Conn) answered(h proto.FrameHeader, r *Request, payload []byte) error {
 			return nil
 		}
 		if refusal != nil {
-			// A refused CREDIT, which nobody waits for: its subscription has ended meanwhile.
-			c.options.Logger.Debug("the broker refused a notice", "broker", c.Address, "error", refusal)
+			// A refused CREDIT, which nobody waits for. That its subscription has ended meanwhile is no news; any other
+			// refusal has lost credit, and the subscription would wait for ever: a new connection begins anew.
+			if !errors.Is(refusal, proto.CodeUnknownSubscription) {
+				return c.disconnected(refusal)
+			}
 			return nil
 		}
 		return c.disconnected(fmt.Errorf("an answer to %v with id %d that nobody asked for", h.Command, h.RequestID))
