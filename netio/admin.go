@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -32,10 +33,15 @@ type Admin struct {
 	address  string // as configured
 }
 
+// MetricsPage writes the page in the Prometheus text format.
+type MetricsPage interface {
+	Write(io.Writer) error
+}
+
 // AdminOptions makes an Admin.
 type AdminOptions struct {
 	Config  core.AdminConfig
-	Metrics *Metrics
+	Metrics MetricsPage
 	Health  *Health
 	Log     *slog.Logger
 }
