@@ -33,7 +33,7 @@ type segment struct {
 
 	statePoint    core.Index // of its .state file; 0 none
 	stateVerified bool       // written and read back by this process, or found valid
-	ended         bool // nothing is written to it any more
+	ended         bool       // nothing is written to it any more
 	removing      bool
 	removed       bool
 	readers       int // reads in flight; the file is not removed under them
