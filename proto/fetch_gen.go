@@ -4,7 +4,7 @@ package proto
 
 import "encoding/binary"
 
-// FetchRequest: What to read.
+// FetchRequest says what to read.
 type FetchRequest struct {
 	// The topic's id from METADATA.
 	TopicID [16]byte
@@ -80,7 +80,7 @@ func (m *FetchRequest) Decode(b []byte) error {
 	return r.finish("FETCH request")
 }
 
-// FetchResponse: One chunk of the answer.
+// FetchResponse is one chunk of the answer.
 type FetchResponse struct {
 	// Epoch of the leader that answers.
 	LeaderEpoch int32

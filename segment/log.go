@@ -194,6 +194,9 @@ func (l *Log) Damaged() []DamageRange { return l.damaged }
 // SizeBytes is what the log's segments and unwritten chunks hold.
 func (l *Log) SizeBytes() int64 {
 	n := l.dirtyBytes
+	if c := l.chunks.last(); c != nil && c.state == chunkOpen { // dirtyBytes counts closed ones
+		n += int64(c.used - c.start)
+	}
 	for _, g := range l.segments {
 		n += g.position - FileHeaderBytes
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"go/format"
 	"sort"
+	"strconv"
 	"strings"
 )
 
@@ -88,12 +89,16 @@ func (g *goFile) source() []byte {
 	var need []string
 	for use, path := range imports {
 		if bytes.Contains(g.body.Bytes(), []byte(use)) {
-			need = append(need, path)
+			need = append(need, strconv.Quote(path))
 		}
 	}
 	sort.Strings(need)
-	for _, path := range need {
-		fmt.Fprintf(&b, "import %q\n", path)
+	switch len(need) {
+	case 0:
+	case 1:
+		fmt.Fprintf(&b, "import %s\n\n", need[0])
+	default:
+		fmt.Fprintf(&b, "import (\n%s\n)\n\n", strings.Join(need, "\n"))
 	}
 	b.Write(g.body.Bytes())
 	return b.Bytes()
@@ -140,7 +145,7 @@ func goScalar(name string) string {
 
 func (g *goFile) enum(e *enum) {
 	name := camel(e.Name)
-	g.comment(name + " says " + sentence(strings.TrimSuffix(e.Doc, ".")) + ".")
+	g.comment(name + " says " + sentence(e.Doc))
 	g.p("type %s uint8\n", name)
 	g.p("const (")
 	for _, v := range e.Values {
@@ -170,7 +175,7 @@ func (g *goFile) enum(e *enum) {
 // message's exported methods.
 func (g *goFile) structure(st *structure, blk *bulk) {
 	name := camel(st.Name)
-	g.comment(name + ": " + st.Doc)
+	g.comment(name + " " + predicate(st.Doc))
 	g.p("type %s struct {", name)
 	for _, f := range st.Fields {
 		g.comment(f.Doc)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -32,6 +33,7 @@ type command struct {
 	Version  int          `yaml:"version"` // a version is a layout: another layout is another version
 	Reserved bool         `yaml:"reserved"`
 	Answered bool         `yaml:"answered"`
+	Errors   []string     `yaml:"errors"` // besides those that any command may have
 	Doc      string       `yaml:"doc"`
 	Request  *message     `yaml:"request"`
 	Response *message     `yaml:"response"`
@@ -100,7 +102,7 @@ type errorCode struct {
 
 type topicConfig struct {
 	Key    string   `yaml:"key"`
-	Kind   string   `yaml:"kind"` // choice, duration or size
+	Kind   string   `yaml:"kind"` // choice, duration, size or bool
 	Values []string `yaml:"values"`
 	Doc    string   `yaml:"doc"`
 }
@@ -349,6 +351,13 @@ func (s *schema) check() error {
 	details := map[string]bool{}
 	for _, f := range s.structs["error"].Tagged {
 		details[f.Name] = true
+	}
+	for _, c := range s.commands {
+		for _, name := range c.Errors {
+			if !slices.ContainsFunc(s.errors, func(e *errorCode) bool { return e.Name == name }) {
+				return fmt.Errorf("%s: no error %s", c.Name, name)
+			}
+		}
 	}
 	for _, e := range s.errors {
 		if e.Text == "" || e.Doc == "" {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
+	"syscall"
 
 	"github.com/pulsemq/pulsemq/core"
 )
@@ -111,12 +113,51 @@ func testChainStops(f *fixture) {
 	}
 }
 
+// The same when the failure comes from the device's side of the chain: no later
+// write and no sync of it may happen, however they were handed over.
+func testChainStopsAtWrite(f *fixture) {
+	const beyond = math.MaxInt64 - 2*page + 1 // no file reaches this far
+	file := f.create("a")
+	for at := range 4 {
+		ops := []*core.DiskOp{write(file, 0, filled(page, 1)), write(file, page, filled(page, 1)), sync(file), write(file, 2*page, filled(page, 1))}
+		ops[at] = write(file, beyond, filled(page, 9))
+		ops = append(ops, write(file, 10*page, filled(page, 9)), sync(file), named(core.DiskCreate, "never"))
+		f.ended = nil
+		f.do(ops...)
+		for i, op := range ops {
+			switch {
+			case f.ended[i] != op:
+				f.Errorf("failure at %d: operation %d did not end in its place", at, i)
+			case i < at && op.Err != nil:
+				f.Errorf("failure at %d: operation %d: %v", at, i, op.Err)
+			case i == at && (op.Err == nil || op.Err == core.ErrDiskCanceled):
+				f.Errorf("failure at %d: %v, want an operating error", at, op.Err)
+			case i > at && op.Err != core.ErrDiskCanceled:
+				f.Errorf("failure at %d: operation %d: %v, want ErrDiskCanceled", at, i, op.Err)
+			}
+		}
+		var number syscall.Errno
+		if !errors.As(ops[at].Err, &number) {
+			f.Errorf("%v wraps no error number", ops[at].Err)
+		}
+	}
+	if got := f.read(file, 10*page, page); len(got) != 0 {
+		f.Error("a canceled write was done")
+	}
+}
+
 // Reading past the end is no failure, also in a chain, where io_uring would break
 // the link.
 func testShortReadInChain(f *fixture) {
 	file := f.create("a")
 	short, after := read(file, 0, page), write(file, 0, filled(page, 5))
+	inside := read(file, 8*page, page)
+	f.do(write(file, page, filled(page, 4)), inside, write(file, 2*page, filled(page, 6)), sync(file))
+	f.must(&core.DiskOp{Kind: core.DiskTruncate, File: file})
 	f.do(short, after, read(file, 0, 2*page), sync(file))
+	if inside.N != 0 {
+		f.Errorf("read %d beyond the end", inside.N)
+	}
 	for _, op := range f.ended[1:] {
 		if op.Err != nil {
 			f.Fatalf("%s: %v", op.Kind, op.Err)
@@ -267,6 +308,16 @@ func testContract(f *fixture) {
 	if !panics(func() { f.Driver.Submit(&core.DiskOp{Kind: core.DiskSync, File: file}) }) {
 		f.Error("no owner: accepted")
 	}
+	loop := f.chain(sync(file), sync(file))
+	loop.Next.Next = loop
+	if !panics(func() { f.Driver.Submit(loop) }) {
+		f.Error("chain without an end: accepted")
+	}
+	f.submit(sync(file))
+	if !panics(func() { _ = f.Driver.Close() }) {
+		f.Error("close with an operation pending: accepted")
+	}
+	f.drain()
 	f.close(file)
 	if !panics(func() { f.Driver.Submit(f.chain(sync(file))) }) {
 		f.Error("closed file: accepted")

@@ -33,6 +33,7 @@ func Run(t *testing.T, open func(testing.TB) Disk) {
 		{"read past the end", testReadPastEnd},
 		{"chain is in order", testChainOrder},
 		{"chain stops at a failure", testChainStops},
+		{"chain stops at a failed write", testChainStopsAtWrite},
 		{"short read does not stop a chain", testShortReadInChain},
 		{"concurrent chains", testConcurrentChains},
 		{"longest chain", testLongestChain},

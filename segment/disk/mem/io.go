@@ -2,10 +2,14 @@ package mem
 
 import (
 	"errors"
+	"fmt"
 	"syscall"
 
 	"github.com/pulsemq/pulsemq/core"
 )
+
+// fileBytesMax is how large a file can become, as ext4 has it with 4 KiB blocks.
+const fileBytesMax = 16 << 40
 
 // The operations on open files, as both views do them. The caller holds the lock.
 
@@ -27,6 +31,9 @@ func (s *FS) read(n *node, path string, p []byte, offset int64) (int, error) {
 func (s *FS) write(n *node, path string, p []byte, offset int64) (int, error) {
 	if offset < 0 {
 		return 0, syscall.EINVAL
+	}
+	if offset > fileBytesMax-int64(len(p)) {
+		return 0, syscall.EFBIG
 	}
 	fault := s.match(core.DiskWrite, path)
 	if err := fault.failure(); err != nil {
@@ -58,16 +65,23 @@ func (s *FS) write(n *node, path string, p []byte, offset int64) (int, error) {
 }
 
 func (s *FS) sync(n *node, path string) error {
-	if err := s.fail(core.DiskSync, path); err != nil {
+	fault := s.match(core.DiskSync, path)
+	if err := fault.failure(); err != nil {
+		n.file.failSync()
 		return err
 	}
-	n.file.sync()
+	if fault == nil || fault.Action != FaultLie {
+		n.file.sync()
+	}
 	return nil
 }
 
 func (s *FS) allocate(n *node, path string, offset, length int64) error {
 	if offset < 0 || length <= 0 {
 		return syscall.EINVAL
+	}
+	if offset > fileBytesMax-length {
+		return syscall.EFBIG
 	}
 	if err := s.fail(core.DiskAllocate, path); err != nil {
 		return err
@@ -109,4 +123,34 @@ func (s *FS) take(n *node, offset, length int64) error {
 
 func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// onFile does an operation on an open file.
+func (s *FS) onFile(op *core.DiskOp, n *node, path string) (err error) {
+	switch op.Kind {
+	case core.DiskRead:
+		op.N, err = s.read(n, path, op.Buf, op.Offset)
+	case core.DiskWrite:
+		op.N, err = s.write(n, path, op.Buf, op.Offset)
+	case core.DiskSync:
+		err = s.sync(n, path)
+	case core.DiskAllocate:
+		err = s.allocate(n, path, op.Offset, op.Length)
+	case core.DiskTruncate:
+		err = s.truncate(n, path, op.Length)
+	case core.DiskClose:
+		err = s.closeNode(n, path)
+	}
+	return err
+}
+
+// wrap says what was tried, as the other disks do.
+func wrap(op *core.DiskOp, err error) error {
+	if err == nil || err == core.ErrDiskShort {
+		return err
+	}
+	if op.Path != "" {
+		return fmt.Errorf("disk: %s %q: %w", op.Kind, op.Path, operating(err))
+	}
+	return fmt.Errorf("disk: %s file %d at %d: %w", op.Kind, op.File, op.Offset, operating(err))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/segment/disk/contract"
@@ -37,6 +38,11 @@ type Driver struct {
 	queue   chan *core.DiskOp // first operations of chains
 	done    chan ended
 	workers sync.WaitGroup
+
+	// ready is how many are in done. It is an atomic beside the channel because Park
+	// looks at it after the sleep was announced: len(done) may be read before the
+	// announcement is visible, and a wake-up would be lost.
+	ready atomic.Int32
 }
 
 // ended is an operation on its way back, with the file that it opened.
@@ -73,11 +79,13 @@ func (d *Driver) Submit(op *core.DiskOp) bool {
 		return false
 	}
 	for each := op; each != nil; each = each.Next {
+		if UsesFile(each.Kind) {
+			d.table.Get(each.File) // asserts that it is open, before anything is taken
+		}
+	}
+	for each := op; each != nil; each = each.Next {
 		contract.Reset(each)
-		switch {
-		case usesFile(each.Kind):
-			d.table.Get(each.File) // asserts that it is open
-		case opensFile(each.Kind):
+		if OpensFile(each.Kind) {
 			each.File = d.table.Reserve()
 		}
 	}
@@ -86,7 +94,8 @@ func (d *Driver) Submit(op *core.DiskOp) bool {
 	return true
 }
 
-func usesFile(kind core.DiskOpKind) bool {
+// UsesFile says that an operation of this kind is on an open file.
+func UsesFile(kind core.DiskOpKind) bool {
 	switch kind {
 	case core.DiskClose, core.DiskRead, core.DiskWrite, core.DiskSync, core.DiskAllocate, core.DiskTruncate:
 		return true
@@ -94,7 +103,8 @@ func usesFile(kind core.DiskOpKind) bool {
 	return false
 }
 
-func opensFile(kind core.DiskOpKind) bool { return kind == core.DiskOpen || kind == core.DiskCreate }
+// OpensFile says that an operation of this kind opens a file.
+func OpensFile(kind core.DiskOpKind) bool { return kind == core.DiskOpen || kind == core.DiskCreate }
 
 // work runs chains until the queue is closed.
 func (d *Driver) work() {
@@ -106,13 +116,14 @@ func (d *Driver) work() {
 			if failed {
 				op.Err = core.ErrDiskCanceled
 			} else {
-				if usesFile(op.Kind) {
+				if UsesFile(op.Kind) {
 					file = d.table.Get(op.File)
 				}
 				file = d.folder.Execute(op, file)
 				failed = op.Err != nil
 			}
 			d.done <- ended{op, file}
+			d.ready.Add(1)
 			d.waker.Kick()
 			op = next
 		}
@@ -124,19 +135,16 @@ func (d *Driver) Flush() error { return nil }
 
 // Reap stores ended operations in out and returns how many.
 func (d *Driver) Reap(out []*core.DiskOp) int {
-	count := 0
-	for count < len(out) {
-		select {
-		case e := <-d.done:
-			d.settle(e)
-			out[count] = e.op
-			count++
-		default:
-			d.pending -= count
-			return count
-		}
+	count := min(len(out), int(d.ready.Load()))
+	for i := range count {
+		e := <-d.done
+		d.settle(e)
+		out[i] = e.op
 	}
-	d.pending -= count
+	if count > 0 {
+		d.ready.Add(-int32(count))
+		d.pending -= count
+	}
 	return count
 }
 
@@ -162,7 +170,7 @@ func (d *Driver) Pending() int { return d.pending }
 
 // Park waits until there is something to reap, the waker was kicked, or the timeout passed.
 func (d *Driver) Park(timeout int64) error {
-	if len(d.done) > 0 {
+	if d.ready.Load() > 0 {
 		return nil
 	}
 	if err := waitReadable(d.waker.FD(), timeout); err != nil {
