@@ -204,8 +204,8 @@ func eachDisk(t *testing.T, run func(t *testing.T, open func() (Disks, func())))
 		fs := mem.New()
 		run(t, func() (Disks, func()) { return memDisks{fs}, func() {} })
 	})
-	for _, kind := range []disk.Kind{disk.KindPosix, disk.KindUring} {
-		t.Run(string(kind), func(t *testing.T) {
+	for _, kind := range []core.DiskChoice{core.DiskPosix, core.DiskUring} {
+		t.Run(kind.String(), func(t *testing.T) {
 			dir := t.TempDir()
 			run(t, func() (Disks, func()) {
 				folder, err := disk.Open(dir, kind)
