@@ -3,7 +3,13 @@ package netio
 import (
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
+	"github.com/pulsemq/pulsemq/ring/arena"
 	"github.com/pulsemq/pulsemq/ring/mail"
+)
+
+var (
+	_ mail.Arena = (*arena.Arena)(nil)
+	_ trimmer    = (*arena.Arena)(nil)
 )
 
 const (
@@ -59,6 +65,9 @@ type Reactor struct {
 	flushing bool // inside Flush
 	looks    int  // at the blocked sessions since one of them was unblocked
 	draining bool // the broker is shutting down: new requests are refused
+
+	batchesSeen uint64 // at the last tick
+	idleSince   int64  // no batch has come since
 
 	batch   [64]mail.Answer
 	slices  [core.AnswerSlicesMax][]byte
@@ -313,13 +322,36 @@ func (r *Reactor) Tick() (wait int64) {
 		}
 	}
 	r.rebalance()
+	r.trim()
 	return r.Turn()
 }
 
 // Drain begins the end: requests that arrive from now on are refused with
-// SHUTTING_DOWN, those under way are still answered.
+// SHUTTING_DOWN, those under way are still answered. Fetches are not waited for:
+// most of them wait for data that may never come.
 func (r *Reactor) Drain() {
+	if r.draining {
+		return
+	}
+	r.begin()
 	r.draining = true
+	for i := range r.slots {
+		if s := r.slots[i].session; s != nil {
+			s.drain()
+		}
+	}
+	r.Flush()
+}
+
+// Farewell tells every client that the broker is gone in a moment.
+func (r *Reactor) Farewell() {
+	r.begin()
+	for i := range r.slots {
+		if s := r.slots[i].session; s != nil {
+			s.end(0, errShuttingDown)
+		}
+	}
+	r.Flush()
 }
 
 // Drained says whether no request is under way and no answer waits to be sent.
@@ -331,6 +363,32 @@ func (r *Reactor) Drained() bool {
 	}
 	return true
 }
+
+// trim returns payload memory to the kernel, a bounded piece per tick, once no
+// batch has come for a while.
+func (r *Reactor) trim() {
+	if r.stats.BatchesReceived != r.batchesSeen {
+		r.batchesSeen, r.idleSince = r.stats.BatchesReceived, r.now
+	}
+	if r.now-r.idleSince < trimIdle {
+		return
+	}
+	for _, link := range r.links {
+		if t, ok := link.Arena.(trimmer); ok {
+			t.Trim(trimBytesPerTick)
+		}
+	}
+}
+
+// trimmer is an arena that can return free memory to the kernel.
+type trimmer interface {
+	Trim(bytesMax int64) int64
+}
+
+const (
+	trimIdle         = int64(10e9)
+	trimBytesPerTick = 32 << 20
+)
 
 // buffer lends an empty buffer.
 func (r *Reactor) buffer() []byte {

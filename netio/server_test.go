@@ -42,12 +42,12 @@ type quietCluster struct {
 	answerBytes int
 }
 
-func newQuietCluster(t *testing.T, config *core.Config) *quietCluster {
+func newQuietCluster(t testing.TB, config *core.Config) *quietCluster {
 	t.Helper()
 	waker := make(chanWaker, 1)
 	link := &mail.Link{
 		Requests: ring.NewSPSC[mail.Request](256), Answers: ring.NewSPSC[mail.Answer](256),
-		Shard: waker, Arena: &reusingArena{},
+		Shard: waker, Arena: newReusingArena(),
 	}
 	views := &mail.Views{}
 	views.Publish(&testView{epoch: 5, topics: []*core.Topic{testTopic(topicA, "alpha", 8, 16)}})
@@ -384,8 +384,10 @@ func TestServerListenErrors(t *testing.T) {
 		config := testConfig(t)
 		config.Network.Host, config.Network.Port = x.host, x.port
 		link := &mail.Link{Requests: ring.NewSPSC[mail.Request](1), Answers: ring.NewSPSC[mail.Answer](1), Shard: &kicks{}}
+		views := &mail.Views{}
+		views.Publish(&testView{})
 		server, err := NewServer(ServerOptions{
-			Config: config, Links: [][]*mail.Link{{link}}, Views: &mail.Views{}, Clock: realClock{}, Log: slog.New(slog.DiscardHandler),
+			Config: config, Links: [][]*mail.Link{{link}}, Views: views, Clock: realClock{}, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -453,7 +455,11 @@ func TestServerShutdown(t *testing.T) {
 	}
 	c.paused[0].Unlock()
 	got := cl.wantClosed()
-	decode(t, got, &proto.ProduceResponse{})
+	if len(got) != 2 {
+		t.Fatalf("got %v, want the answer and a farewell", got)
+	}
+	decode(t, got[:1], &proto.ProduceResponse{})
+	wantError(t, got[1:], 0, proto.CodeShuttingDown)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -474,16 +480,33 @@ func TestServerShutdownLate(t *testing.T) {
 	cl := c.connect(t)
 	c.paused[0].Lock()
 	defer c.paused[0].Unlock()
-	cl.send(fetch(0, 0))
+	cl.send(produce(0, testBatch(t, 1, 100)))
 	decode(t, []frame{cl.ask(&proto.PingRequest{})}, &proto.PingResponse{})
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if err := c.server.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v, want that the time was over", err)
 	}
-	if got := cl.wantClosed(); len(got) != 0 {
-		t.Fatalf("got %v", got)
+	wantError(t, cl.wantClosed(), 0, proto.CodeShuttingDown)
+}
+
+// A long poll does not hold up the end.
+func TestServerShutdownWithLongPoll(t *testing.T) {
+	c := newCluster(t, testConfig(t), 1, 1)
+	cl := c.connect(t)
+	c.paused[0].Lock() // as if it waited for data
+	id := cl.send(fetch(0, 0))
+	decode(t, []frame{cl.ask(&proto.PingRequest{})}, &proto.PingResponse{})
+	if err := c.server.Shutdown(context.Background()); err != nil {
+		t.Fatal(err)
 	}
+	c.paused[0].Unlock()
+	got := cl.wantClosed()
+	if len(got) != 2 {
+		t.Fatalf("got %v, want a refusal and a farewell", got)
+	}
+	wantError(t, got[:1], id, proto.CodeShuttingDown)
+	wantError(t, got[1:], 0, proto.CodeShuttingDown)
 }
 
 // Many clients at once, each with many requests in flight, on several reactors
