@@ -46,7 +46,8 @@ type Domain struct {
 	// Choices are the words of a choice; a choice is held as its place among them.
 	Choices []string
 
-	// Check is the rule of a text: it returns what is wrong, or "".
+	// Noun says what a text is, and Check is its rule: it returns what is wrong, or "".
+	Noun  string
 	Check func(text string) (problem string)
 }
 
@@ -54,6 +55,9 @@ const (
 	wordAuto      = "auto"
 	wordUnlimited = "unlimited"
 )
+
+// CountUnlimited is larger than any count that is compared with it; see SizeUnlimited.
+const CountUnlimited = math.MaxInt
 
 // value is a parsed value before it is stored in its typed field.
 type value struct {
@@ -182,7 +186,7 @@ func (d Domain) Allowed() string {
 	case KindChoice:
 		return strings.Join(d.Choices[:len(d.Choices)-1], ", ") + " and " + d.Choices[len(d.Choices)-1]
 	case KindText:
-		words = append(words, "text")
+		words = append(words, "a "+d.Noun)
 	default:
 		words = append(words, d.format(value{number: d.Min})+" to "+d.format(value{number: d.Max}))
 	}

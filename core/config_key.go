@@ -48,14 +48,26 @@ const (
 
 // The domains that a broker key and a topic key share.
 var (
-	flushTimeDomain      = Domain{Kind: KindDuration, Min: int64(time.Millisecond), Max: int64(time.Hour), Millis: true}
+	flushTimeDomain      = Domain{Kind: KindDuration, Min: int64(time.Millisecond), Max: int64(time.Hour)}
 	flushBytesDomain     = Domain{Kind: KindSize, Min: int64(4 * KiB), Max: int64(GiB)}
-	retentionTimeDomain  = Domain{Kind: KindDuration, Min: int64(time.Second), Max: int64(yearsTen), Unlimited: true, Millis: true}
+	retentionTimeDomain  = Domain{Kind: KindDuration, Min: int64(time.Second), Max: int64(yearsTen), Unlimited: true}
 	retentionBytesDomain = Domain{Kind: KindSize, Min: int64(MiB), Max: int64(1024 * TiB), Unlimited: true}
 	segmentBytesDomain   = Domain{Kind: KindSize, Min: int64(MiB), Max: int64(16 * GiB)}
-	segmentTimeDomain    = Domain{Kind: KindDuration, Min: int64(time.Second), Max: int64(yearsTen), Unlimited: true, Millis: true}
+	segmentTimeDomain    = Domain{Kind: KindDuration, Min: int64(time.Second), Max: int64(yearsTen), Unlimited: true}
 	batchBytesDomain     = Domain{Kind: KindSize, Min: int64(KiB), Max: BatchBytesMax}
-	timestampAheadDomain = Domain{Kind: KindDuration, Min: int64(time.Second), Max: int64(yearsTen), Unlimited: true, Millis: true}
+	timestampAheadDomain = Domain{Kind: KindDuration, Min: int64(time.Second), Max: int64(yearsTen), Unlimited: true}
+)
+
+// inMillis is the domain of a key whose name says that it is in milliseconds.
+func inMillis(d Domain) Domain {
+	d.Millis = true
+	return d
+}
+
+// The domains of texts.
+var (
+	hostDomain = Domain{Kind: KindText, Noun: "host", Check: hostProblem}
+	pathDomain = Domain{Kind: KindText, Noun: "path", Check: pathProblem}
 )
 
 // keys declares every key of the broker, in the order in which they are listed.
@@ -80,13 +92,13 @@ var keys = []Key{
 		"Memory that the broker uses at most. `auto` is half of the control group's limit, or of the machine.",
 		func(c *Config) any { return &c.Memory.Limit }},
 
-	{"network.host", "127.0.0.1", Domain{Kind: KindText, Check: hostProblem},
+	{"network.host", "127.0.0.1", hostDomain,
 		"Address on which clients are served: an IPv4 or IPv6 address or a name. `0.0.0.0` and `::` are all addresses.",
 		func(c *Config) any { return &c.Network.Host }},
 	{"network.port", "9090", Domain{Kind: KindCount, Min: 0, Max: 65535},
 		"Port on which clients are served. 0 takes any free one; the log line `ready` says which.",
 		func(c *Config) any { return &c.Network.Port }},
-	{"network.advertised-host", "auto", Domain{Kind: KindText, Auto: true, Check: hostProblem},
+	{"network.advertised-host", "auto", Domain{Kind: KindText, Noun: "host", Auto: true, Check: hostProblem},
 		"Host that clients are told to connect to. `auto` is network.host, or the machine's name when that means all addresses.",
 		func(c *Config) any { return &c.Network.AdvertisedHost }},
 	{"network.advertised-port", "auto", Domain{Kind: KindCount, Min: 1, Max: 65535, Auto: true},
@@ -120,7 +132,7 @@ var keys = []Key{
 		"Bytes that wait in memory for one connection to take them; no more is read from disk for it meanwhile.",
 		func(c *Config) any { return &c.Network.SendBufferMax }},
 
-	{"admin.host", "127.0.0.1", Domain{Kind: KindText, Check: hostProblem},
+	{"admin.host", "127.0.0.1", hostDomain,
 		"Address of the HTTP listener for `/metrics`, `/healthz` and `/readyz`.",
 		func(c *Config) any { return &c.Admin.Host }},
 	{"admin.port", "9080", Domain{Kind: KindCount, Min: 0, Max: 65535},
@@ -130,7 +142,7 @@ var keys = []Key{
 		"Whether the HTTP listener serves `/debug/pprof`. Profiles show the broker's inside to whoever reaches the port.",
 		func(c *Config) any { return &c.Admin.Pprof }},
 
-	{"storage.data-dir", "./data", Domain{Kind: KindText, Check: pathProblem},
+	{"storage.data-dir", "./data", pathDomain,
 		"Folder of everything that the broker keeps. One broker per folder.",
 		func(c *Config) any { return &c.Storage.DataDir }},
 	{"storage.disk", "auto", Domain{Kind: KindChoice, Choices: diskChoices},
@@ -139,7 +151,7 @@ var keys = []Key{
 	{"storage.segment-size", "1GiB", segmentBytesDomain,
 		"Size from which a new segment file is begun. Default of the topic key segment.bytes.",
 		func(c *Config) any { return &c.Storage.SegmentSize }},
-	{"storage.segment-ms", "7d", segmentTimeDomain,
+	{"storage.segment-ms", "7d", inMillis(segmentTimeDomain),
 		"Age from which a new segment file is begun. Default of the topic key segment.ms.",
 		func(c *Config) any { return &c.Storage.SegmentTime }},
 	{"storage.journal-size", "512MiB", Domain{Kind: KindSize, Min: int64(16 * MiB), Max: int64(64 * GiB)},
@@ -173,7 +185,7 @@ var keys = []Key{
 	{"durability.mode", "sync", Domain{Kind: KindChoice, Choices: durabilityNames[:]},
 		"What an acknowledgement promises: `sync` is on disk, `batch` is written and synced soon after, `none` is accepted in memory. Default of the topic key durability.",
 		func(c *Config) any { return &c.Durability.Mode }},
-	{"durability.flush-ms", "50ms", flushTimeDomain,
+	{"durability.flush-ms", "50ms", inMillis(flushTimeDomain),
 		"With durability `batch`: the longest that a written record waits for its sync. Default of the topic key flush.ms.",
 		func(c *Config) any { return &c.Durability.FlushTime }},
 	{"durability.flush-bytes", "16MiB", flushBytesDomain,
@@ -200,7 +212,7 @@ var keys = []Key{
 		"How far a producer's timestamp may lie ahead of the broker's clock. Default of the topic key message.timestamp.ahead.max.ms.",
 		func(c *Config) any { return &c.Topics.TimestampAheadMax }},
 
-	{"retention.ms", "7d", retentionTimeDomain,
+	{"retention.ms", "7d", inMillis(retentionTimeDomain),
 		"How long records are kept. Default of the topic key retention.ms.",
 		func(c *Config) any { return &c.Retention.Time }},
 	{"retention.bytes", "unlimited", retentionBytesDomain,
@@ -211,7 +223,7 @@ var keys = []Key{
 		"Records that one batch may hold.",
 		func(c *Config) any { return &c.Producer.MaxBatchSize }},
 	{"producer.max-batch-bytes", "1MiB", batchBytesDomain,
-		"Largest record batch that is accepted, as it is sent. Default of the topic key max.message.bytes.",
+		"Largest record batch that is accepted, as it is sent, on any topic. Default and upper bound of the topic key max.message.bytes.",
 		func(c *Config) any { return &c.Producer.MaxBatchBytes }},
 	{"producer.expiry", "7d", Domain{Kind: KindDuration, Min: int64(time.Minute), Max: int64(yearsTen)},
 		"An idempotent producer silent for so long is forgotten; its retries are no longer recognised.",

@@ -1,12 +1,5 @@
 package core
 
-import (
-	"fmt"
-	"net/netip"
-	"slices"
-	"strings"
-)
-
 // Setting is one key and its value as somebody wrote it, and where.
 type Setting struct {
 	Key    string
@@ -31,7 +24,7 @@ func ParseConfig(settings []Setting, machine Machine) (Config, Faults) {
 		at := keyIndex(s.Key)
 		if at < 0 {
 			// The value of an unknown key may be a secret; it is not repeated.
-			faults = append(faults, Fault{Key: s.Key, Source: s.Source, Problem: "no such key" + didYouMean(s.Key, KeyNames())})
+			faults = append(faults, Fault{Key: s.Key, Source: s.Source, Problem: "no such key" + didYouMean(s.Key, KeyNames(), "pulsemq config print lists all")})
 			continue
 		}
 		v, err := keys[at].parse(s.Value)
@@ -44,13 +37,11 @@ func ParseConfig(settings []Setting, machine Machine) (Config, Faults) {
 		last[s.Key] = s
 	}
 	c.resolve(machine)
-	for _, f := range c.relationFaults() {
-		// A relation with a value that was not understood would only repeat the fault.
-		if faulty[f.Key] || slices.ContainsFunc(f.with, func(name string) bool { return faulty[name] }) {
-			continue
-		}
-		f.Source = last[f.Key].Source
-		faults = append(faults, f.Fault)
+	// A relation with a value that was not understood would only repeat the fault.
+	understood := func(name string) bool { return !faulty[name] }
+	for _, fault := range c.relationFaults(understood) {
+		fault.Source = last[fault.Key].Source
+		faults = append(faults, fault)
 	}
 	return c, faults
 }
@@ -74,10 +65,7 @@ func (c *Config) Validate() Faults {
 			faults = append(faults, Fault{Key: key.Name, Value: key.format(v), Problem: problem})
 		}
 	}
-	for _, f := range c.relationFaults() {
-		faults = append(faults, f.Fault)
-	}
-	return faults
+	return append(faults, c.relationFaults(func(string) bool { return true })...)
 }
 
 // ConfigValue is one line of a printed configuration.
@@ -100,87 +88,4 @@ func (c *Config) List(settings []Setting) []ConfigValue {
 		}
 	}
 	return list
-}
-
-// relationFault is a fault between keys; with names the others.
-type relationFault struct {
-	Fault
-	with []string
-}
-
-// relationFaults checks what holds between keys of a resolved configuration.
-func (c *Config) relationFaults() []relationFault {
-	var faults []relationFault
-	refuse := func(name, problem string, with ...string) {
-		key := keys[keyIndex(name)]
-		faults = append(faults, relationFault{Fault{Key: name, Value: key.format(load(key.field(c))), Problem: problem}, with})
-	}
-
-	if memory := memoryNeed(c.Broker.Shards + c.Broker.Reactors); c.Memory.Limit < memory {
-		refuse("memory.limit", fmt.Sprintf("%d shards and %d reactors need at least %v: raise it, or lower broker.shards or broker.reactors",
-			c.Broker.Shards, c.Broker.Reactors, memory), "broker.shards", "broker.reactors")
-	}
-	if c.Storage.TailCache > c.Memory.Limit/2 {
-		refuse("storage.tail-cache", fmt.Sprintf("allowed is at most half of memory.limit (%v): lower it, or raise memory.limit", c.Memory.Limit),
-			"memory.limit")
-	}
-	if c.Network.Port != 0 && c.Network.Port == c.Admin.Port && hostsOverlap(c.Network.Host, c.Admin.Host) {
-		refuse("admin.port", "the same as network.port on the same address: choose another", "network.port", "network.host", "admin.host")
-	}
-	if c.Network.MaxConnectionsPerIP != int(SizeUnlimited) && c.Network.MaxConnectionsPerIP > c.Network.MaxConnections {
-		refuse("network.max-connections-per-ip", fmt.Sprintf("allowed is at most network.max-connections (%d), or unlimited", c.Network.MaxConnections),
-			"network.max-connections")
-	}
-	if c.Network.IdleTimeout < 2*c.Network.Keepalive {
-		refuse("network.idle-timeout", fmt.Sprintf("must be at least twice network.keepalive (%s), or live clients would be closed",
-			FormatDuration(c.Network.Keepalive)), "network.keepalive")
-	}
-	if c.Storage.SegmentSize < c.Producer.MaxBatchBytes+segmentRoomBytes {
-		refuse("storage.segment-size", fmt.Sprintf("a segment must hold a largest batch and %v of headers: raise it to at least %v, or lower producer.max-batch-bytes",
-			segmentRoomBytes, c.Producer.MaxBatchBytes+segmentRoomBytes), "producer.max-batch-bytes")
-	}
-	if c.Storage.JournalFileSize%JournalGroupBytesMax != 0 {
-		refuse("storage.journal-file-size", fmt.Sprintf("must be a multiple of %v", Size(JournalGroupBytesMax)))
-	}
-	if c.Storage.JournalSize < journalFilesMin*c.Storage.JournalFileSize {
-		refuse("storage.journal-size", fmt.Sprintf("must hold at least %d files of storage.journal-file-size (%v each): raise it to %v, or lower the file size",
-			journalFilesMin, c.Storage.JournalFileSize, journalFilesMin*c.Storage.JournalFileSize), "storage.journal-file-size")
-	}
-	return faults
-}
-
-// hostProblem says why a text is no host to listen on or to connect to, or "".
-func hostProblem(host string) string {
-	const allowed = "allowed are an IPv4 address, an IPv6 address without brackets, and a host name"
-	if _, err := netip.ParseAddr(host); err == nil {
-		return ""
-	}
-	if host == "" || len(host) > 253 || strings.Trim(host, "0123456789.") == "" {
-		return allowed
-	}
-	for _, label := range strings.Split(strings.TrimSuffix(host, "."), ".") {
-		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' ||
-			strings.ContainsFunc(label, func(r rune) bool { return r == '.' || r > 127 || !topicNameByte(byte(r)) }) {
-			return allowed
-		}
-	}
-	return ""
-}
-
-// hostIsWildcard reports whether a listener on host serves all addresses.
-func hostIsWildcard(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.IsUnspecified()
-}
-
-// hostsOverlap reports whether listeners on both hosts would want one port twice.
-func hostsOverlap(a, b string) bool {
-	return a == b || hostIsWildcard(a) || hostIsWildcard(b)
-}
-
-func pathProblem(path string) string {
-	if path == "" || strings.ContainsRune(path, 0) {
-		return "wants the path of a folder"
-	}
-	return ""
 }

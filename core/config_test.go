@@ -53,6 +53,9 @@ func TestKeysAreDeclaredWell(t *testing.T) {
 		if key.format(v) != key.Default {
 			t.Errorf("%s: default is spelled %q, printed as %q", key.Name, key.Default, key.format(v))
 		}
+		if named := strings.HasSuffix(key.Name, "ms"); key.Kind == KindDuration && named != key.Millis {
+			t.Errorf("%s: takes plain milliseconds: %v", key.Name, key.Millis)
+		}
 		if key.Auto && key.Kind != KindText && key.Min == 0 {
 			t.Errorf("%s: auto is held as zero, so zero cannot be a value", key.Name)
 		}
@@ -161,6 +164,16 @@ func TestParseConfigReportsEveryFaultAtOnce(t *testing.T) {
 	for i, want := range wants {
 		if i < len(faults) && !strings.HasPrefix(faults[i].Error(), want) {
 			t.Errorf("fault %d:\n got %s\nwant %s", i, faults[i].Error(), want)
+		}
+	}
+}
+
+func TestRelationsNameDeclaredKeys(t *testing.T) {
+	for _, r := range relations {
+		for _, name := range append([]string{r.Key}, r.With...) {
+			if keyIndex(name) < 0 {
+				t.Errorf("relation of %s names %s, which is no key", r.Key, name)
+			}
 		}
 	}
 }

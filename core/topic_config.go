@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -66,13 +67,13 @@ var topicKeys = []TopicKey{
 	{"durability", "durability.mode", Domain{Kind: KindChoice, Choices: durabilityNames[:]},
 		"What an acknowledgement promises: `sync` is on disk, `batch` is written and synced soon after, `none` is accepted in memory. Raising it first syncs the partition.",
 		func(c *TopicConfig) any { return &c.Durability }},
-	{"flush.ms", "durability.flush-ms", flushTimeDomain,
+	{"flush.ms", "durability.flush-ms", inMillis(flushTimeDomain),
 		"With durability `batch`: the longest that a written record waits for its sync.",
 		func(c *TopicConfig) any { return &c.FlushTime }},
 	{"flush.bytes", "durability.flush-bytes", flushBytesDomain,
 		"With durability `batch`: how many bytes may wait for their sync.",
 		func(c *TopicConfig) any { return &c.FlushBytes }},
-	{"retention.ms", "retention.ms", retentionTimeDomain,
+	{"retention.ms", "retention.ms", inMillis(retentionTimeDomain),
 		"How long records are kept. A segment leaves when its newest record is older; the active segment stays.",
 		func(c *TopicConfig) any { return &c.RetentionTime }},
 	{"retention.bytes", "retention.bytes", retentionBytesDomain,
@@ -81,19 +82,19 @@ var topicKeys = []TopicKey{
 	{"segment.bytes", "storage.segment-size", segmentBytesDomain,
 		"Size from which a new segment file is begun.",
 		func(c *TopicConfig) any { return &c.SegmentBytes }},
-	{"segment.ms", "storage.segment-ms", segmentTimeDomain,
+	{"segment.ms", "storage.segment-ms", inMillis(segmentTimeDomain),
 		"Age from which a new segment file is begun, so that retention can remove the old one.",
 		func(c *TopicConfig) any { return &c.SegmentTime }},
 	{"cleanup.policy", "", Domain{Kind: KindChoice, Choices: cleanupPolicies},
 		"How old records leave: `delete` by age and size, `compact` keeps the newest record of each key.",
 		func(c *TopicConfig) any { return &c.Cleanup }},
 	{"max.message.bytes", "producer.max-batch-bytes", batchBytesDomain,
-		"Largest record batch that is accepted, as it is sent.",
+		"Largest record batch that is accepted, as it is sent; at most producer.max-batch-bytes.",
 		func(c *TopicConfig) any { return &c.MessageBytesMax }},
 	{"message.timestamp.type", "topics.timestamp-type", Domain{Kind: KindChoice, Choices: timestampTypes},
 		"Whose clock a record's timestamp is: `create` keeps the producer's, `append` puts the broker's.",
 		func(c *TopicConfig) any { return &c.Timestamp }},
-	{"message.timestamp.ahead.max.ms", "topics.timestamp-ahead-max", timestampAheadDomain,
+	{"message.timestamp.ahead.max.ms", "topics.timestamp-ahead-max", inMillis(timestampAheadDomain),
 		"How far a producer's timestamp may lie ahead of the broker's clock; a batch beyond it is refused.",
 		func(c *TopicConfig) any { return &c.TimestampAheadMax }},
 	{"compression.validate", "topics.validate-compressed", Domain{Kind: KindBool},
@@ -116,7 +117,7 @@ func ParseTopicConfig(given map[string]string, defaults TopicConfig) (TopicConfi
 	for _, name := range names {
 		at := slices.IndexFunc(topicKeys, func(k TopicKey) bool { return k.Name == name })
 		if at < 0 {
-			faults = append(faults, Fault{Key: name, Problem: "no such topic key" + didYouMean(name, topicKeyNames())})
+			faults = append(faults, Fault{Key: name, Problem: "no such topic key" + didYouMean(name, topicKeyNames(), "known are "+strings.Join(topicKeyNames(), ", "))})
 			continue
 		}
 		v, err := topicKeys[at].parse(given[name])
@@ -125,6 +126,10 @@ func ParseTopicConfig(given map[string]string, defaults TopicConfig) (TopicConfi
 			continue
 		}
 		store(topicKeys[at].field(&config), v)
+	}
+	if config.MessageBytesMax > defaults.MessageBytesMax {
+		faults = append(faults, Fault{Key: "max.message.bytes", Value: given["max.message.bytes"], Problem: fmt.Sprintf(
+			"allowed is at most the broker's producer.max-batch-bytes (%v), which bounds every topic", defaults.MessageBytesMax)})
 	}
 	if len(faults) == 0 && config.SegmentBytes < config.MessageBytesMax+segmentRoomBytes {
 		faults = append(faults, Fault{Key: "segment.bytes", Value: config.SegmentBytes.String(), Problem: fmt.Sprintf(
@@ -170,10 +175,11 @@ func topicKeyNames() []string {
 	return names
 }
 
-// didYouMean ends an error about an unknown name.
-func didYouMean(name string, known []string) string {
+// didYouMean ends an error about an unknown name: with the nearest known name,
+// or else with where all of them are.
+func didYouMean(name string, known []string, all string) string {
 	if near := Nearest(name, known); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
 	}
-	return fmt.Sprintf("; known are %d keys, listed in docs/CONFIG.md", len(known))
+	return "; " + all
 }

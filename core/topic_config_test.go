@@ -17,6 +17,9 @@ func TestTopicKeysBindEveryField(t *testing.T) {
 	bound := make(map[any]bool)
 	for _, key := range topicKeys {
 		bound[key.field(&c)] = true
+		if named := strings.HasSuffix(key.Name, "ms"); key.Kind == KindDuration && named != key.Millis {
+			t.Errorf("%s: takes plain milliseconds: %v", key.Name, key.Millis)
+		}
 		if key.Doc == "" {
 			t.Errorf("%s has no doc", key.Name)
 		}
@@ -104,6 +107,16 @@ func TestParseTopicConfigReportsEveryFaultAtOnce(t *testing.T) {
 func TestParseTopicConfigSegmentHoldsLargestBatch(t *testing.T) {
 	_, faults := ParseTopicConfig(map[string]string{"segment.bytes": "1MB"}, topicDefaults())
 	if len(faults) != 1 || faults[0].Key != "segment.bytes" || !strings.Contains(faults[0].Problem, "at least 1040KiB") {
+		t.Errorf("got %v", faults)
+	}
+}
+
+func TestParseTopicConfigKeepsBrokerLimit(t *testing.T) {
+	if _, faults := ParseTopicConfig(map[string]string{"max.message.bytes": "1MB"}, topicDefaults()); faults != nil {
+		t.Error(faults)
+	}
+	_, faults := ParseTopicConfig(map[string]string{"max.message.bytes": "1048577"}, topicDefaults())
+	if len(faults) != 1 || faults[0].Key != "max.message.bytes" || !strings.Contains(faults[0].Problem, "(1MiB)") {
 		t.Errorf("got %v", faults)
 	}
 }

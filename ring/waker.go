@@ -30,7 +30,8 @@ type Waker struct {
 	// suspended between its move to kicked and its write; without this count the
 	// late write would leave the descriptor readable for ever, and every park
 	// would return at once. Sleeper only.
-	owed uint64
+	owed  uint64
+	kicks [8]byte // what was read; here so that reading allocates nothing. Sleeper only.
 }
 
 // NewWaker opens the descriptor.

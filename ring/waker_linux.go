@@ -17,11 +17,12 @@ func (w *Waker) open() error {
 	return nil
 }
 
+// oneKick is what a kick adds to the eventfd's counter.
+var oneKick = binary.NativeEndian.AppendUint64(nil, 1)
+
 func (w *Waker) write() {
-	one := [8]byte{}
-	binary.NativeEndian.PutUint64(one[:], 1)
 	for {
-		_, err := unix.Write(w.fds[1], one[:])
+		_, err := unix.Write(w.fds[1], oneKick)
 		if err == nil || err == unix.EAGAIN { // EAGAIN: the counter is full, so it is readable
 			return
 		}
@@ -31,11 +32,10 @@ func (w *Waker) write() {
 
 // read returns how many kicks the eventfd had gathered.
 func (w *Waker) read() uint64 {
-	var count [8]byte
 	for {
-		_, err := unix.Read(w.fds[0], count[:])
+		_, err := unix.Read(w.fds[0], w.kicks[:])
 		if err == nil {
-			return binary.NativeEndian.Uint64(count[:])
+			return binary.NativeEndian.Uint64(w.kicks[:])
 		}
 		if err == unix.EAGAIN {
 			return 0

@@ -22,10 +22,11 @@ func (w *Waker) open() error {
 	return nil
 }
 
+var oneKick = []byte{1}
+
 func (w *Waker) write() {
-	one := [1]byte{1}
 	for {
-		_, err := unix.Write(w.fds[1], one[:])
+		_, err := unix.Write(w.fds[1], oneKick)
 		if err == nil || err == unix.EAGAIN { // EAGAIN: the pipe is full, so it is readable
 			return
 		}
@@ -35,9 +36,8 @@ func (w *Waker) write() {
 
 // read returns how many kicks the pipe had gathered.
 func (w *Waker) read() uint64 {
-	var kicks [64]byte
 	for {
-		n, err := unix.Read(w.fds[0], kicks[:])
+		n, err := unix.Read(w.fds[0], w.kicks[:])
 		if err == nil {
 			return uint64(n)
 		}

@@ -1,0 +1,2 @@
+// Package pulsemq is the Go client of the PulseMQ message broker.
+package pulsemq
