@@ -1,8 +1,6 @@
 package netio
 
 import (
-	"slices"
-
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
 	"github.com/pulsemq/pulsemq/ring/mail"
@@ -162,26 +160,6 @@ func (s *Session) send(shard core.ShardID, request *mail.Request) bool {
 	}
 	s.touched |= 1 << shard
 	return true
-}
-
-// drain refuses the fetches that have not been answered.
-func (s *Session) drain() {
-	var ids []uint64
-	for _, entry := range s.pendings.slots {
-		if entry.used && entry.command == proto.CommandFetch {
-			ids = append(ids, entry.id)
-		}
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
-		s.refuse(id, errShuttingDown)
-	}
-	s.parked = queue[parkedFetch]{}
-}
-
-// drained says whether the session owes nobody anything.
-func (s *Session) drained() bool {
-	return s.state >= stateEnding || s.pendings.count == 0 && s.out.empty() && s.conn.Buffered() == 0
 }
 
 // nextServerID names a request of the broker.
