@@ -18,7 +18,8 @@ const (
 	DiskWrite
 	// DiskSync makes File's written data durable (fdatasync).
 	DiskSync
-	// DiskAllocate reserves and zeroes [Offset, Offset+Length) of File and grows it.
+	// DiskAllocate reserves [Offset, Offset+Length) of File, which reads as zeros
+	// afterwards whatever it held, and grows the file to its end when it is shorter.
 	DiskAllocate
 	// DiskTruncate sets File's size to Length.
 	DiskTruncate
@@ -31,6 +32,20 @@ const (
 	// DiskMakeDir makes the folder Path and its missing parents.
 	DiskMakeDir
 )
+
+var diskOpNames = [...]string{
+	DiskOpen: "open", DiskCreate: "create", DiskClose: "close", DiskRead: "read", DiskWrite: "write",
+	DiskSync: "sync", DiskAllocate: "allocate", DiskTruncate: "truncate", DiskRemove: "remove",
+	DiskRename: "rename", DiskSyncDir: "sync folder", DiskMakeDir: "make folder",
+}
+
+// String names the kind for errors and logs.
+func (k DiskOpKind) String() string {
+	if int(k) < len(diskOpNames) && diskOpNames[k] != "" {
+		return diskOpNames[k]
+	}
+	return "unknown operation"
+}
 
 // FileID names an open file of one Disk. Zero is no file.
 type FileID int32
@@ -94,7 +109,9 @@ type DiskDriver interface {
 	// Pending is the number of operations submitted and not yet reaped.
 	Pending() int
 	// Park waits until an operation ended, the driver's Waker was kicked, or the
-	// timeout passed (nanoseconds; negative waits without limit).
+	// timeout passed (nanoseconds; negative waits without limit). It flushes first
+	// and may return early. The caller has announced its sleep on the Waker and
+	// looked at its queues again, and retracts the announcement afterwards.
 	Park(timeout int64) error
 	// Close releases the driver; nothing may be pending.
 	Close() error

@@ -27,6 +27,17 @@ type SlabSource interface {
 // NewSlab makes the header of a slab; sources call it once for each block they carve.
 func NewSlab(bytes []byte, home SlabHome) *Slab { return &Slab{Bytes: bytes, home: home} }
 
+// NewSlabs makes the headers of all slabs of the given size in a block, side by
+// side in one allocation.
+func NewSlabs(block []byte, size int, home SlabHome) []Slab {
+	Assert(size > 0 && len(block)%size == 0, "a block is carved without a rest")
+	slabs := make([]Slab, len(block)/size)
+	for i := range slabs {
+		slabs[i] = Slab{Bytes: block[i*size : (i+1)*size : (i+1)*size], home: home}
+	}
+	return slabs
+}
+
 // Issue gives a slab that lies at home its first reference.
 func (s *Slab) Issue() *Slab {
 	Assert(s.refs == 0, "a slab is issued from its home only")
@@ -47,6 +58,13 @@ func (s *Slab) Release() {
 	if s.refs == 0 {
 		s.home.Put(s)
 	}
+}
+
+// Recall takes the only reference back without sending the slab home, for a source
+// whose own thread returns a slab that it never handed to another.
+func (s *Slab) Recall() {
+	Assert(s.refs == 1, "a recalled slab has no other user")
+	s.refs = 0
 }
 
 // HeapSlabs is a SlabSource on the Go heap, for tools and tests.

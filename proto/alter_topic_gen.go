@@ -4,7 +4,7 @@ package proto
 
 import "encoding/binary"
 
-// AlterTopicRequest: Names the topic and the changes.
+// AlterTopicRequest names the topic and the changes.
 type AlterTopicRequest struct {
 	// The topic's name; empty when the id is given.
 	Name string
@@ -121,7 +121,7 @@ func (m *AlterTopicRequest) Decode(b []byte) error {
 	return r.finish("ALTER_TOPIC request")
 }
 
-// AlterTopicResponse: Says what the topic has now.
+// AlterTopicResponse says what the topic has now.
 type AlterTopicResponse struct {
 	// The topic's id.
 	TopicID [16]byte

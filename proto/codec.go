@@ -2,6 +2,7 @@ package proto
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -60,6 +61,7 @@ func Compress(dst []byte, c Codec, src []byte) ([]byte, error) {
 // whatever src claims: it fails with BATCH_TOO_LARGE as soon as there would be one byte too many. Bytes that do not
 // follow the codec's format fail with CORRUPT_BATCH.
 func Decompress(dst []byte, c Codec, src []byte, bytesMax int) ([]byte, error) {
+	bytesMax = max(bytesMax, 0)
 	var err error
 	switch c {
 	case CodecNone:
@@ -82,6 +84,15 @@ func Decompress(dst []byte, c Codec, src []byte, bytesMax int) ([]byte, error) {
 		return nil, err
 	}
 	return dst, nil
+}
+
+// growBounded makes room for n more bytes after dst. It grows in large steps, but never past end, the most that dst may
+// hold.
+func growBounded(dst []byte, n, end int) []byte {
+	if len(dst)+n <= cap(dst) {
+		return dst
+	}
+	return slices.Grow(dst, min(max(n, len(dst)), end-len(dst)))
 }
 
 func decompressTooLarge(c Codec, bytesMax int) error {

@@ -78,7 +78,7 @@ func snappyBlock(dst, block []byte, end, bytesMax int) ([]byte, error) {
 	if n > 64*len(block) {
 		return nil, decompressCorrupt(CodecSnappy, snappy.ErrCorrupt)
 	}
-	dst = slices.Grow(dst, n)
+	dst = growBounded(dst, n, end)
 	out, err := snappy.Decode(dst[len(dst):len(dst)+n], block)
 	if err != nil {
 		return nil, decompressCorrupt(CodecSnappy, err)

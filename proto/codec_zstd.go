@@ -30,22 +30,38 @@ func zstdCompress(dst, src []byte) ([]byte, error) {
 	return e.EncodeAll(src, dst), nil
 }
 
-// zstdDecompress lets the decoder fill the room that dst has and no more. A frame need not say how long it becomes, and
-// what it says need not be true; so the room doubles until the data fits or the bound is reached.
+// zstdBlockBytesMax is the most that one block of a frame becomes.
+const zstdBlockBytesMax = 128 << 10
+
+// zstdDecompress lets the decoder fill the room that dst has and no more. Most frames say how long they become: they get
+// that much room. The others, and those that lie, get room that doubles up to the bound, and a block more: the decoder
+// fails in one way when a block does not fit and when it is broken, but one that had room for a whole block was broken.
 func zstdDecompress(dst, src []byte, bytesMax int) ([]byte, error) {
 	d, err := zstdDecoder()
 	if err != nil {
 		return nil, err
 	}
 	start := len(dst)
-	room := min(max(cap(dst)-start, 4*len(src), 4096), bytesMax)
-	for {
-		dst = slices.Grow(dst, room)
-		out, err := d.DecodeAll(src, dst[:start:start+room])
-		switch {
-		case err == nil:
+	var h zstd.Header
+	if h.Decode(src) == nil && h.HasFCS {
+		if h.FrameContentSize > uint64(bytesMax) {
+			return nil, decompressTooLarge(CodecZstd, bytesMax)
+		}
+		n := int(h.FrameContentSize)
+		dst = slices.Grow(dst, n)
+		if out, err := d.DecodeAll(src, dst[:start:start+n]); err == nil {
 			return out, nil
-		case !errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		}
+	}
+	room := min(max(4*len(src), 4096), bytesMax)
+	for {
+		dst = slices.Grow(dst, room+zstdBlockBytesMax)
+		out, err := d.DecodeAll(src, dst[:start:start+room+zstdBlockBytesMax])
+		n := len(out) - start
+		switch {
+		case err == nil && n <= bytesMax:
+			return out, nil
+		case err != nil && n <= room && !errors.Is(err, zstd.ErrDecoderSizeExceeded):
 			return nil, decompressCorrupt(CodecZstd, err)
 		case room == bytesMax:
 			return nil, decompressTooLarge(CodecZstd, bytesMax)

@@ -4,7 +4,7 @@ package proto
 
 import "encoding/binary"
 
-// CreateTopicRequest: Says what to create.
+// CreateTopicRequest says what to create.
 type CreateTopicRequest struct {
 	// 1 to 249 characters out of a-z, A-Z, 0-9, ".", "_" and "-"; not "." and not "..". Names beginning with "__"
 	// belong to the broker.
@@ -84,7 +84,7 @@ func (m *CreateTopicRequest) Decode(b []byte) error {
 	return r.finish("CREATE_TOPIC request")
 }
 
-// CreateTopicResponse: Says what was created.
+// CreateTopicResponse says what was created.
 type CreateTopicResponse struct {
 	// The new topic's id.
 	TopicID [16]byte

@@ -4,7 +4,7 @@ package proto
 
 import "encoding/binary"
 
-// CreditRequest: Sent by the client to let a subscription push more. Any request id may be used; a refusal comes
+// CreditRequest lets a subscription push more; the client sends it. Any request id may be used; a refusal comes
 // as ERROR with that id.
 type CreditRequest struct {
 	// The request id of the SUBSCRIBE that made the subscription.
@@ -52,7 +52,7 @@ func (m *CreditRequest) Decode(b []byte) error {
 	return r.finish("CREDIT request")
 }
 
-// CreditPush: Sent by the broker to replace the connection's window. A smaller window counts from the next
+// CreditPush replaces the connection's window; the broker sends it. A smaller window counts from the next
 // request; what is already on its way is not punished.
 type CreditPush struct {
 	// Payload bytes of requests that may be unanswered from now on.

@@ -4,7 +4,7 @@ package proto
 
 import "encoding/binary"
 
-// DeleteRecordsRequest: What to drop.
+// DeleteRecordsRequest says what to drop.
 type DeleteRecordsRequest struct {
 	// The topic's id from METADATA.
 	TopicID [16]byte
@@ -64,7 +64,7 @@ func (m *DeleteRecordsRequest) Decode(b []byte) error {
 	return r.finish("DELETE_RECORDS request")
 }
 
-// DeleteRecordsResponse: Where the log starts now.
+// DeleteRecordsResponse says where the log starts now.
 type DeleteRecordsResponse struct {
 	// Offset of the first record still kept.
 	LogStartOffset int64

@@ -4,7 +4,7 @@ package proto
 
 import "encoding/binary"
 
-// DeleteTopicRequest: Names the topic.
+// DeleteTopicRequest names the topic.
 type DeleteTopicRequest struct {
 	// The topic's name; empty when the id is given.
 	Name string
@@ -56,7 +56,7 @@ func (m *DeleteTopicRequest) Decode(b []byte) error {
 	return r.finish("DELETE_TOPIC request")
 }
 
-// DeleteTopicResponse: Says what was deleted.
+// DeleteTopicResponse says what was deleted.
 type DeleteTopicResponse struct {
 	// The id of the deleted topic.
 	TopicID [16]byte

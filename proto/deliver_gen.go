@@ -4,7 +4,7 @@ package proto
 
 import "encoding/binary"
 
-// DeliverPush: Records of one partition.
+// DeliverPush carries records of one partition.
 type DeliverPush struct {
 	// The topic's id.
 	TopicID [16]byte

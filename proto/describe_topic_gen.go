@@ -2,8 +2,10 @@
 
 package proto
 
-import "encoding/binary"
-import "strconv"
+import (
+	"encoding/binary"
+	"strconv"
+)
 
 // ConfigSource says where a setting's value comes from.
 type ConfigSource uint8
@@ -35,7 +37,7 @@ func (v ConfigSource) String() string {
 	return strconv.Itoa(int(v))
 }
 
-// DescribeTopicRequest: Names the topic.
+// DescribeTopicRequest names the topic.
 type DescribeTopicRequest struct {
 	// The topic's name; empty when the id is given.
 	Name string
@@ -83,7 +85,7 @@ func (m *DescribeTopicRequest) Decode(b []byte) error {
 	return r.finish("DESCRIBE_TOPIC request")
 }
 
-// DescribeTopicResponse: The topic.
+// DescribeTopicResponse describes the topic.
 type DescribeTopicResponse struct {
 	// The topic's id.
 	TopicID [16]byte
@@ -169,7 +171,7 @@ func (m *DescribeTopicResponse) Decode(b []byte) error {
 	return r.finish("DESCRIBE_TOPIC response")
 }
 
-// PartitionDescription: A partition with its offsets. Its number is its place in the list.
+// PartitionDescription is a partition with its offsets. Its number is its place in the list.
 type PartitionDescription struct {
 	// Why the offsets are not known here; code NONE when they are, else they are -1 and the size is 0.
 	Error Error
@@ -233,7 +235,7 @@ func (m *PartitionDescription) decode(r *reader) {
 	r.skipTags("partition_description")
 }
 
-// TopicConfigEntry: One setting of a topic as the broker sees it.
+// TopicConfigEntry is one setting of a topic as the broker sees it.
 type TopicConfigEntry struct {
 	// The setting's key.
 	Key string

@@ -4,7 +4,7 @@ package proto
 
 import "encoding/binary"
 
-// FetchRequest: What to read.
+// FetchRequest says what to read.
 type FetchRequest struct {
 	// The topic's id from METADATA.
 	TopicID [16]byte
@@ -12,7 +12,8 @@ type FetchRequest struct {
 	Partition uint32
 	// The epoch the client believes the leader to have; -1 when it does not know.
 	LeaderEpoch int32
-	// Offset of the first record wanted.
+	// Offset of the first record wanted, from the log start offset to the log end offset; from the high watermark on
+	// it waits. Others are OFFSET_OUT_OF_RANGE.
 	Offset int64
 	// Leader epoch of the last record the client has read (in its batch's header); -1 when none. When the log has
 	// diverged since, the answer is LOG_TRUNCATED.
@@ -80,7 +81,7 @@ func (m *FetchRequest) Decode(b []byte) error {
 	return r.finish("FETCH request")
 }
 
-// FetchResponse: One chunk of the answer.
+// FetchResponse is one chunk of the answer.
 type FetchResponse struct {
 	// Epoch of the leader that answers.
 	LeaderEpoch int32

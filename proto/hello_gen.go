@@ -4,7 +4,7 @@ package proto
 
 import "encoding/binary"
 
-// HelloRequest: Introduces the client.
+// HelloRequest introduces the client.
 type HelloRequest struct {
 	// The protocol marker 0x504D5131 ("PMQ1" in ASCII). Any other value is answered with MALFORMED_REQUEST and the
 	// connection is closed.
@@ -104,7 +104,7 @@ func (m *HelloRequest) Decode(b []byte) error {
 	return r.finish("HELLO request")
 }
 
-// HelloResponse: Introduces the broker and says what it allows.
+// HelloResponse introduces the broker and says what it allows.
 type HelloResponse struct {
 	// The protocol marker 0x504D5131.
 	Magic uint32
@@ -116,12 +116,13 @@ type HelloResponse struct {
 	BrokerVersion string
 	// Every command the broker serves with its lowest and highest version.
 	Commands []CommandRange
-	// Names of features beyond the command list that the broker has. A client ignores names it does not know.
+	// Names of features beyond the command list that the broker has; this release has none. A client ignores names
+	// it does not know.
 	Features []string
 	// What this broker accepts. Larger requests are refused.
 	Limits Limits
-	// Milliseconds of silence after which the broker sends a PING; a connection silent for three of these is closed
-	// with CONNECTION_IDLE. 0 means the broker does not check.
+	// Milliseconds of silence after which the broker sends a PING. A connection that stays silent is closed with
+	// CONNECTION_IDLE.
 	KeepaliveMs uint32
 	// Payload bytes of requests that may be unanswered on this connection at one time. CREDIT changes it.
 	WindowBytes uint64
@@ -213,7 +214,7 @@ func (m *HelloResponse) Decode(b []byte) error {
 	return r.finish("HELLO response")
 }
 
-// CommandRange: The versions of one command that a peer speaks.
+// CommandRange names the versions of one command that a peer speaks.
 type CommandRange struct {
 	// The command number.
 	Command Command
@@ -245,7 +246,7 @@ func (m *CommandRange) decode(r *reader) {
 	r.skipTags("command_range")
 }
 
-// Limits: Bounds that the broker holds each connection to.
+// Limits lists the bounds that the broker holds each connection to.
 type Limits struct {
 	// Largest value of a frame's length field.
 	FrameBytesMax uint32

@@ -4,7 +4,7 @@ package proto
 
 import "encoding/binary"
 
-// InitProducerRequest: Asks for an id.
+// InitProducerRequest asks for an id.
 type InitProducerRequest struct {
 }
 
@@ -43,7 +43,7 @@ func (m *InitProducerRequest) Decode(b []byte) error {
 	return r.finish("INIT_PRODUCER request")
 }
 
-// InitProducerResponse: The id.
+// InitProducerResponse carries the id.
 type InitProducerResponse struct {
 	// The new producer id; never negative.
 	ProducerID int64

@@ -2,8 +2,10 @@
 
 package proto
 
-import "encoding/binary"
-import "strconv"
+import (
+	"encoding/binary"
+	"strconv"
+)
 
 // OffsetKind says which offset is wanted.
 type OffsetKind uint8
@@ -43,7 +45,7 @@ func (v OffsetKind) String() string {
 	return strconv.Itoa(int(v))
 }
 
-// ListOffsetsRequest: Which offsets are wanted.
+// ListOffsetsRequest says which offsets are wanted.
 type ListOffsetsRequest struct {
 	// One item per offset wanted. The same partition may appear more than once.
 	Items []ListOffsetsItem
@@ -99,7 +101,7 @@ func (m *ListOffsetsRequest) Decode(b []byte) error {
 	return r.finish("LIST_OFFSETS request")
 }
 
-// ListOffsetsResponse: The offsets.
+// ListOffsetsResponse carries the offsets.
 type ListOffsetsResponse struct {
 	// One result per item of the request in the same order.
 	Items []ListOffsetsResult
@@ -155,7 +157,7 @@ func (m *ListOffsetsResponse) Decode(b []byte) error {
 	return r.finish("LIST_OFFSETS response")
 }
 
-// ListOffsetsItem: One offset wanted.
+// ListOffsetsItem is one offset wanted.
 type ListOffsetsItem struct {
 	// The topic's id from METADATA.
 	TopicID [16]byte
@@ -195,7 +197,7 @@ func (m *ListOffsetsItem) decode(r *reader) {
 	r.skipTags("list_offsets_item")
 }
 
-// ListOffsetsResult: One offset found.
+// ListOffsetsResult is one offset found.
 type ListOffsetsResult struct {
 	// Why there is no answer; code NONE when there is one.
 	Error Error

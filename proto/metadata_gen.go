@@ -2,8 +2,10 @@
 
 package proto
 
-import "encoding/binary"
-import "strconv"
+import (
+	"encoding/binary"
+	"strconv"
+)
 
 // TopicSelection says which topics a METADATA request is about.
 type TopicSelection uint8
@@ -39,7 +41,7 @@ func (v TopicSelection) String() string {
 	return strconv.Itoa(int(v))
 }
 
-// MetadataRequest: Asks about topics and brokers.
+// MetadataRequest asks about topics and brokers.
 type MetadataRequest struct {
 	// Which topics: 0 all, 1 names, 2 ids. 1 with no names asks for the brokers alone.
 	Selection TopicSelection
@@ -123,7 +125,7 @@ func (m *MetadataRequest) Decode(b []byte) error {
 	return r.finish("METADATA request")
 }
 
-// MetadataResponse: One page of the answer.
+// MetadataResponse is one page of the answer.
 type MetadataResponse struct {
 	// Version of the metadata; it never falls. An answer with a lower one is older and is dropped. When it changes
 	// between pages, start again for a consistent picture.
@@ -211,7 +213,7 @@ func (m *MetadataResponse) Decode(b []byte) error {
 	return r.finish("METADATA response")
 }
 
-// MetadataBroker: A broker and where clients reach it.
+// MetadataBroker is a broker with the address where clients reach it.
 type MetadataBroker struct {
 	// The broker's node id.
 	NodeID uint32
@@ -244,7 +246,7 @@ func (m *MetadataBroker) decode(r *reader) {
 	r.skipTags("metadata_broker")
 }
 
-// MetadataTopic: A topic with its partitions.
+// MetadataTopic is a topic with its partitions.
 type MetadataTopic struct {
 	// Why the topic cannot be shown; code NONE when it can.
 	Error Error
@@ -295,7 +297,7 @@ func (m *MetadataTopic) decode(r *reader) {
 	r.skipTags("metadata_topic")
 }
 
-// MetadataPartition: Who leads a partition. Its number is its place in the list.
+// MetadataPartition says who leads a partition. Its number is its place in the list.
 type MetadataPartition struct {
 	// Node id of the leader; 0 when there is none now.
 	Leader uint32

@@ -4,7 +4,7 @@ package proto
 
 import "encoding/binary"
 
-// PingRequest: Asks for an answer.
+// PingRequest asks for an answer.
 type PingRequest struct {
 	// Any number, for example a time; the answer repeats it.
 	Opaque uint64
@@ -47,7 +47,7 @@ func (m *PingRequest) Decode(b []byte) error {
 	return r.finish("PING request")
 }
 
-// PingResponse: Repeats the number.
+// PingResponse repeats the number.
 type PingResponse struct {
 	// The number of the request.
 	Opaque uint64

@@ -2,8 +2,10 @@
 
 package proto
 
-import "encoding/binary"
-import "strconv"
+import (
+	"encoding/binary"
+	"strconv"
+)
 
 // Acks says when a PRODUCE is answered.
 type Acks uint8
@@ -69,7 +71,7 @@ func (v Durability) String() string {
 	return strconv.Itoa(int(v))
 }
 
-// ProduceRequest: The batch and where it goes.
+// ProduceRequest carries a batch and says where it goes.
 type ProduceRequest struct {
 	// The topic's id from METADATA.
 	TopicID [16]byte
@@ -149,7 +151,7 @@ func (m *ProduceRequest) Decode(b []byte) error {
 	return nil
 }
 
-// ProduceResponse: Where the batch went.
+// ProduceResponse says where the batch went.
 type ProduceResponse struct {
 	// Offset of the batch's first record. For a duplicate it is where the first copy lies.
 	BaseOffset int64

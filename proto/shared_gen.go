@@ -4,7 +4,7 @@ package proto
 
 import "encoding/binary"
 
-// Error: A failure: of a whole request as the payload of an ERROR frame, or of one item inside an answer. The
+// Error is a failure: of a whole request as the payload of an ERROR frame, or of one item inside an answer. The
 // details are set where the table of errors says so.
 type Error struct {
 	// The number of the error.
@@ -161,7 +161,7 @@ func (m *Error) decode(r *reader) {
 	}
 }
 
-// LeaderHint: The leader of a partition.
+// LeaderHint is the leader of a partition.
 type LeaderHint struct {
 	// Node id of the leader; 0 when there is none now.
 	NodeID uint32
@@ -194,7 +194,7 @@ func (m *LeaderHint) decode(r *reader) {
 	r.skipTags("leader_hint")
 }
 
-// Truncation: The point where two logs part.
+// Truncation is the point where two logs part.
 type Truncation struct {
 	// The largest epoch in the log that is not above the one the client has read.
 	Epoch int32
@@ -222,7 +222,7 @@ func (m *Truncation) decode(r *reader) {
 	r.skipTags("truncation")
 }
 
-// OffsetRange: The offsets a partition holds.
+// OffsetRange names the offsets a partition holds.
 type OffsetRange struct {
 	// The log start offset.
 	Earliest int64
@@ -250,7 +250,7 @@ func (m *OffsetRange) decode(r *reader) {
 	r.skipTags("offset_range")
 }
 
-// DamagedRange: Offsets whose records are damaged, base up to but not including next.
+// DamagedRange is a range of offsets whose records are damaged, base up to but not including next.
 type DamagedRange struct {
 	// First offset that cannot be read.
 	BaseOffset int64
@@ -278,7 +278,7 @@ func (m *DamagedRange) decode(r *reader) {
 	r.skipTags("damaged_range")
 }
 
-// VersionRange: The versions of a command that are served.
+// VersionRange names the versions of a command that are served.
 type VersionRange struct {
 	// Lowest version.
 	VersionMin uint8
@@ -306,7 +306,7 @@ func (m *VersionRange) decode(r *reader) {
 	r.skipTags("version_range")
 }
 
-// TopicConfig: One setting of a topic.
+// TopicConfig is one setting of a topic.
 type TopicConfig struct {
 	// The setting's key.
 	Key string
@@ -336,7 +336,7 @@ func (m *TopicConfig) decode(r *reader) {
 	r.skipTags("topic_config")
 }
 
-// TopicPartition: Names a partition.
+// TopicPartition names a partition.
 type TopicPartition struct {
 	// The topic's id.
 	TopicID [16]byte

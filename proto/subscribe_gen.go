@@ -4,11 +4,12 @@ package proto
 
 import "encoding/binary"
 
-// SubscribeRequest: Makes or changes a subscription.
+// SubscribeRequest makes or changes a subscription.
 type SubscribeRequest struct {
 	// 0 makes a new subscription; else the request id of the SUBSCRIBE that made the one to change.
 	Subscription uint64
-	// Partitions to push from now on.
+	// Partitions to push from now on. One that is subscribed already and not in remove is refused with
+	// INVALID_REQUEST.
 	Add []SubscribePartition
 	// Partitions to stop. One that is not subscribed is ignored.
 	Remove []TopicPartition
@@ -89,7 +90,7 @@ func (m *SubscribeRequest) Decode(b []byte) error {
 	return r.finish("SUBSCRIBE request")
 }
 
-// SubscribeResponse: Says what could not be subscribed. Partitions without an entry are.
+// SubscribeResponse says what could not be subscribed. Partitions without an entry are.
 type SubscribeResponse struct {
 	// The subscription's name.
 	Subscription uint64
@@ -149,7 +150,7 @@ func (m *SubscribeResponse) Decode(b []byte) error {
 	return r.finish("SUBSCRIBE response")
 }
 
-// SubscribePartition: A partition to be pushed.
+// SubscribePartition is a partition to be pushed.
 type SubscribePartition struct {
 	// The topic's id from METADATA.
 	TopicID [16]byte
@@ -157,7 +158,8 @@ type SubscribePartition struct {
 	Partition uint32
 	// The epoch the client believes the leader to have; -1 when it does not know.
 	LeaderEpoch int32
-	// Offset of the first record wanted.
+	// Offset of the first record wanted, from the log start offset to the log end offset; from the high watermark on
+	// it waits. Others are OFFSET_OUT_OF_RANGE.
 	Offset int64
 	// Leader epoch of the last record read; -1 when none.
 	LastEpoch int32
@@ -193,7 +195,7 @@ func (m *SubscribePartition) decode(r *reader) {
 	r.skipTags("subscribe_partition")
 }
 
-// PartitionError: Why one partition was refused.
+// PartitionError says why one partition was refused.
 type PartitionError struct {
 	// The topic's id.
 	TopicID [16]byte

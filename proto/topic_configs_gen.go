@@ -10,9 +10,9 @@ const (
 	TopicConfigFlushMs = "flush.ms"
 	// With durability batch: sync at the latest after this many bytes.
 	TopicConfigFlushBytes = "flush.bytes"
-	// Records older than this may be dropped; -1 keeps them for ever.
+	// Records older than this may be dropped; unlimited keeps them for ever.
 	TopicConfigRetentionMs = "retention.ms"
-	// The oldest segments of a partition are dropped while it is larger than this; -1 sets no bound.
+	// The oldest segments of a partition are dropped while it is larger than this; unlimited sets no bound.
 	TopicConfigRetentionBytes = "retention.bytes"
 	// A segment larger than this is closed and a new one begun.
 	TopicConfigSegmentBytes = "segment.bytes"
@@ -26,4 +26,6 @@ const (
 	TopicConfigMessageTimestampType = "message.timestamp.type"
 	// A batch with a time further ahead of the broker's clock than this is refused.
 	TopicConfigMessageTimestampAheadMaxMs = "message.timestamp.ahead.max.ms"
+	// Whether compressed batches are opened and their records checked before they are accepted.
+	TopicConfigCompressionValidate = "compression.validate"
 )

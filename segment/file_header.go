@@ -32,7 +32,7 @@ const (
 
 	fileMagic   uint32 = 0x504d5144 // "PMQD"
 	fileVersion uint16 = 1
-	fileUsed           = 96 // bytes of the header in use; the rest is zero
+	fileUsed           = 232 // bytes of the header in use; the rest is zero
 )
 
 // ErrFileHeader reports a file that does not start with a valid header.
@@ -44,7 +44,8 @@ var ErrFileHeader = errors.New("file header: bad magic or checksum")
 //	0 magic u32 | 4 version u16 | 6 kind u8 | 7 zero | 8 incarnation 16 | 24 topic 16 |
 //	40 partition u64 | 48 number u32 (partition's place in its topic) | 52 segment u32 |
 //	56 base offset u64 | 64 base index u64 | 72 layout u32 | 76 shard u16 | 78 zero u16 |
-//	80 file number u32 | 84 file generation u32 | 88 salt u64 | 4092 crc u32
+//	80 file number u32 | 84 file generation u32 | 88 salt u64 | 96 replaces next u64 |
+//	104 clean points, 8 of next offset i64 and time i64 | 4092 crc u32
 type FileHeader struct {
 	Kind           FileKind
 	Incarnation    [16]byte // of the data folder: a foreign file is refused by it
@@ -59,6 +60,12 @@ type FileHeader struct {
 	FileNumber     uint32
 	FileGeneration uint32
 	Salt           uint64
+
+	// ReplacesNext is set in a segment that compaction wrote: it stands for all older
+	// segments that begin at an index of [BaseIndex, ReplacesNext). Zero otherwise.
+	ReplacesNext core.Index
+	// Clean is how far compaction has come, and since when; see CleanPoint.
+	Clean CleanPoints
 }
 
 // Put encodes the header into the first 4 KiB of b.
@@ -80,6 +87,11 @@ func (h *FileHeader) Put(b []byte) {
 	binary.BigEndian.PutUint32(b[80:], h.FileNumber)
 	binary.BigEndian.PutUint32(b[84:], h.FileGeneration)
 	binary.BigEndian.PutUint64(b[88:], h.Salt)
+	binary.BigEndian.PutUint64(b[96:], uint64(h.ReplacesNext))
+	for i, c := range h.Clean {
+		binary.BigEndian.PutUint64(b[104+16*i:], uint64(c.Next))
+		binary.BigEndian.PutUint64(b[112+16*i:], uint64(c.Time))
+	}
 	binary.BigEndian.PutUint32(b[FileHeaderBytes-4:], crc32.Checksum(b[:FileHeaderBytes-4], castagnoli))
 }
 
@@ -113,5 +125,10 @@ func ParseFileHeader(b []byte) (FileHeader, error) {
 	h.FileNumber = binary.BigEndian.Uint32(b[80:])
 	h.FileGeneration = binary.BigEndian.Uint32(b[84:])
 	h.Salt = binary.BigEndian.Uint64(b[88:])
+	h.ReplacesNext = core.Index(binary.BigEndian.Uint64(b[96:]))
+	for i := range h.Clean {
+		h.Clean[i].Next = core.Offset(binary.BigEndian.Uint64(b[104+16*i:]))
+		h.Clean[i].Time = int64(binary.BigEndian.Uint64(b[112+16*i:]))
+	}
 	return h, nil
 }

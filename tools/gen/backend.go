@@ -40,10 +40,17 @@ func camel(s string) string {
 
 // sentence returns the text with its first letter in lower case, so that it can follow a name.
 func sentence(s string) string {
-	if len(s) > 1 && s[1] >= 'A' && s[1] <= 'Z' {
-		return s
-	}
 	return strings.ToLower(s[:1]) + s[1:]
+}
+
+// predicate turns a structure's doc into what follows its name: "A broker." into "is a broker.", "Asks." into "asks.".
+func predicate(doc string) string {
+	for _, article := range []string{"A ", "An ", "The ", "One ", "Where "} {
+		if strings.HasPrefix(doc, article) {
+			return "is " + sentence(doc)
+		}
+	}
+	return sentence(doc)
 }
 
 // wrap breaks text into lines of at most width bytes where it can.

@@ -17,6 +17,8 @@ import (
 	"sort"
 )
 
+//go:generate go run . -root ../..
+
 func main() {
 	root := flag.String("root", ".", "folder of the repository")
 	check := flag.Bool("check", false, "write nothing, fail when a generated file is stale")

@@ -8,11 +8,9 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
-	"github.com/pierrec/lz4/v4"
 )
 
-// Gzip and LZ4 are read and written as streams. The stream objects are pooled: their tables are far larger than most
-// batches.
+// Gzip is read and written as a stream. The stream objects are pooled: their tables are far larger than most batches.
 
 // sliceWriter appends what is written to it.
 type sliceWriter struct{ b []byte }
@@ -24,7 +22,7 @@ func (w *sliceWriter) Write(p []byte) (int, error) {
 
 // readBounded appends everything from r to dst, at most bytesMax bytes. The room grows with what has really come out,
 // so a stream that claims much and holds little costs little.
-func readBounded(dst []byte, r io.Reader, c Codec, bytesMax int) ([]byte, error) {
+func readBounded(dst []byte, r io.Reader, bytesMax int) ([]byte, error) {
 	start := len(dst)
 	for {
 		room := bytesMax - (len(dst) - start)
@@ -33,11 +31,11 @@ func readBounded(dst []byte, r io.Reader, c Codec, bytesMax int) ([]byte, error)
 			var extra [1]byte
 			switch _, err := io.ReadFull(r, extra[:]); {
 			case err == nil:
-				return nil, decompressTooLarge(c, bytesMax)
+				return nil, decompressTooLarge(CodecGzip, bytesMax)
 			case errors.Is(err, io.EOF):
 				return dst, nil
 			default:
-				return nil, decompressCorrupt(c, err)
+				return nil, decompressCorrupt(CodecGzip, err)
 			}
 		}
 		if len(dst) == cap(dst) {
@@ -49,7 +47,7 @@ func readBounded(dst []byte, r io.Reader, c Codec, bytesMax int) ([]byte, error)
 			return dst, nil
 		}
 		if err != nil {
-			return nil, decompressCorrupt(c, err)
+			return nil, decompressCorrupt(CodecGzip, err)
 		}
 	}
 }
@@ -91,61 +89,5 @@ func gzipDecompress(dst, src []byte, bytesMax int) ([]byte, error) {
 	if err := r.z.Reset(&r.in); err != nil {
 		return nil, decompressCorrupt(CodecGzip, err)
 	}
-	return readBounded(dst, &r.z, CodecGzip, bytesMax)
-}
-
-type lz4Writer struct {
-	z   *lz4.Writer
-	out sliceWriter
-}
-
-// Blocks of 64 KiB that do not refer to each other and no checksum of the content: what Kafka's clients write. The
-// batch has its own checksum.
-var lz4Writers = sync.Pool{New: func() any {
-	z := lz4.NewWriter(nil)
-	if err := z.Apply(lz4.BlockSizeOption(lz4.Block64Kb), lz4.ChecksumOption(false), lz4.ConcurrencyOption(1)); err != nil {
-		panic(err) // options of our own that the library does not take: a bug
-	}
-	return &lz4Writer{z: z}
-}}
-
-func lz4Compress(dst, src []byte) ([]byte, error) {
-	w := lz4Writers.Get().(*lz4Writer)
-	defer lz4Writers.Put(w)
-	w.out.b = dst
-	w.z.Reset(&w.out)
-	if _, err := w.z.Write(src); err != nil {
-		return nil, err
-	}
-	if err := w.z.Close(); err != nil {
-		return nil, err
-	}
-	dst, w.out.b = w.out.b, nil
-	return dst, nil
-}
-
-type lz4Reader struct {
-	z  *lz4.Reader
-	in bytes.Reader
-}
-
-var lz4Readers = sync.Pool{New: func() any { return &lz4Reader{z: lz4.NewReader(nil)} }}
-
-func lz4Decompress(dst, src []byte, bytesMax int) ([]byte, error) {
-	r := lz4Readers.Get().(*lz4Reader)
-	defer lz4Readers.Put(r)
-	r.in.Reset(src)
-	defer r.in.Reset(nil)
-	start := len(dst)
-	// A record area may be several frames one after the other; the library reads one.
-	for {
-		r.z.Reset(&r.in)
-		var err error
-		if dst, err = readBounded(dst, r.z, CodecLZ4, bytesMax-(len(dst)-start)); err != nil {
-			return nil, err
-		}
-		if r.in.Len() == 0 {
-			return dst, nil
-		}
-	}
+	return readBounded(dst, &r.z, bytesMax)
 }

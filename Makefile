@@ -1,0 +1,74 @@
+# Run `make` alone to see what there is.
+
+SHELL   := /bin/sh
+ROOT    := $(abspath $(dir $(lastword $(MAKEFILE_LIST))))
+VERSION := $(shell git -C "$(ROOT)" describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -X github.com/pulsemq/pulsemq/core.Version=$(VERSION)
+
+# Every Go module of the repository but the one that only pins the linters.
+MODULES := $(shell cd "$(ROOT)" && find . -name go.mod -not -path '*/testdata/*' -not -path '*/node_modules/*' \
+	-not -path './tools/lint/*' -exec dirname {} \; | sort)
+
+# The race detector needs a C compiler; without one the tests run without it.
+RACE := $(shell cc="$$(go env CC)"; command -v $${cc%% *} >/dev/null 2>&1 && [ "$$(go env CGO_ENABLED)" = 1 ] && echo -race)
+
+# How long `make fuzz` gives each target.
+FOR ?= 30s
+
+STATICCHECK := go tool -modfile="$(ROOT)/tools/lint/go.mod" staticcheck
+
+# $(call each,COMMAND) runs COMMAND in every module and fails at the end if it failed in one.
+each = @failed=; for module in $(MODULES); do echo "== $$module: $(strip $(1))"; \
+	(cd "$(ROOT)/$$module" && $(1)) || failed="$$failed $$module"; done; \
+	if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the programs into bin/
+	@mkdir -p "$(ROOT)/bin"
+	@cd "$(ROOT)" && for program in cmd/*/main.go; do \
+		name=$$(basename "$$(dirname "$$program")"); echo "bin/$$name"; \
+		CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o "bin/$$name" "./cmd/$$name" || exit 1; done
+
+.PHONY: run
+run: build ## Build and start a broker on 127.0.0.1:9090 that keeps its data in ./data
+	@cd "$(ROOT)" && exec bin/pulsemq
+
+.PHONY: test
+test: check ## Check the source and run every test of every module
+	$(call each,go test $(RACE) -timeout 20m ./...)
+
+.PHONY: check
+check: ## Check formatting, go vet and staticcheck
+	@cd "$(ROOT)" && unformatted=$$(gofmt -l .) && if [ -n "$$unformatted" ]; then \
+		echo "not formatted, run gofmt -w on:" >&2; echo "$$unformatted" >&2; exit 1; fi
+	$(call each,go vet ./...)
+	$(call each,$(STATICCHECK) ./...)
+
+.PHONY: generate
+generate: ## Write every generated file anew: codecs, protocol docs, docs/CONFIG.md
+	$(call each,go generate ./...)
+
+.PHONY: cross
+cross: ## Build and vet for linux amd64 and arm64, and for macOS
+	@for target in linux/amd64 linux/arm64 darwin/arm64 darwin/amd64; do for module in $(MODULES); do \
+		echo "== $$target $$module"; \
+		(cd "$(ROOT)/$$module" && export CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} && go build ./... && go vet ./...) || exit 1; \
+	done; done
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for a while: make fuzz FOR=10m
+	@for module in $(MODULES); do cd "$(ROOT)/$$module" || exit 1; \
+		grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|^(.*)/[^/]*:func |\1 |' | sort -u | \
+		while read -r package target; do echo "== $$module $$package $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FOR) "$$package" || exit 1; \
+		done || exit 1; done
+
+.PHONY: clean
+clean: ## Remove what was built; data folders stay
+	rm -rf "$(ROOT)/bin"

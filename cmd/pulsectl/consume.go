@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pulsemq "github.com/pulsemq/pulsemq/clients/go"
+)
+
+// consumeFlags are the flags of consume.
+type consumeFlags struct {
+	topic     string
+	partition uint32
+	from      string
+	count     int64
+	follow    bool
+	format    string
+
+	partitionGiven, countGiven bool
+}
+
+func newConsume(s *session) *cobra.Command {
+	var f consumeFlags
+	cmd := &cobra.Command{
+		Use:   "consume TOPIC",
+		Short: "Print the messages of a topic",
+		Long: `Prints messages from a place on. Without -n or --follow it stops at what was the end of
+the log when it got there; with -n it waits until so many have come; with --follow it goes
+on until it is interrupted.
+
+--from is start, end, an offset, or @TIME: RFC 3339 (@2026-01-31T12:00:00Z), a time back
+from now (@-1h) or Unix milliseconds.
+
+--format prints each message by a pattern:
+  %t topic        %p partition   %o offset         %e leader epoch
+  %k key          %v value       %h headers        %s bytes of the value
+  %T time in Unix milliseconds   %D time as RFC 3339
+  %% a percent sign, \n newline, \t tab, \r return, \0 zero byte, \\ backslash
+A null key or value is printed as nothing. With -o json each message is one object in
+which null and empty differ and bytes that are not UTF-8 stand in key_base64 and
+value_base64.`,
+		Example: `  pulsectl consume orders
+  pulsectl consume orders -p 0 --from 1000 -n 10 --format '%o %k %v\n'
+  pulsectl consume orders --from @-1h -o json
+  pulsectl consume orders --from end --follow`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: s.topicNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.topic = args[0]
+			f.partitionGiven, f.countGiven = cmd.Flags().Changed("partition"), cmd.Flags().Changed("count")
+			if cmd.Flags().Changed("format") && s.output == outputJSON {
+				return usagef("--format and -o json exclude each other")
+			}
+			return s.consume(cmd.Context(), &f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.Uint32VarP(&f.partition, "partition", "p", 0, "read one partition (default: all)")
+	flags.StringVar(&f.from, "from", "start", "where to begin: start, end, OFFSET or @TIME")
+	flags.Int64VarP(&f.count, "count", "n", 0, "stop after so many messages")
+	flags.BoolVar(&f.follow, "follow", false, "wait for more at the end of the log")
+	flags.StringVar(&f.format, "format", `%v\n`, "how each message is printed")
+	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{"start", "end"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// parseFrom reads the value of --from.
+func parseFrom(text string, now time.Time) (pulsemq.Start, error) {
+	switch text {
+	case "start":
+		return pulsemq.StartEarliest(), nil
+	case "end":
+		return pulsemq.StartLatest(), nil
+	}
+	if moment, isTime := strings.CutPrefix(text, "@"); isTime {
+		t, err := parseMoment(moment, now)
+		return pulsemq.StartTime(t), err
+	}
+	offset, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || offset < 0 {
+		return pulsemq.Start{}, usagef("--from %q: allowed are start, end, an offset of 0 or more, and @TIME", text)
+	}
+	return pulsemq.StartOffset(offset), nil
+}
+
+// recordPrinter prints records one after the other.
+type recordPrinter interface {
+	print(*pulsemq.Record) error
+	flush() error
+}
+
+func (s *session) consume(ctx context.Context, f *consumeFlags) error {
+	from, err := parseFrom(f.from, time.Now())
+	if err != nil {
+		return err
+	}
+	if f.countGiven && f.count < 1 {
+		return usagef("-n %d: at least 1", f.count)
+	}
+	var printer recordPrinter = newRecordLines(s.out)
+	if s.output == outputTable {
+		format, err := parseFormat(f.format)
+		if err != nil {
+			return err
+		}
+		printer = &formatPrinter{format: format, out: bufio.NewWriterSize(s.out, outputBufferBytes)}
+	}
+	client, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	var options []pulsemq.ConsumerOption
+	if !f.follow && !f.countGiven {
+		options = append(options, pulsemq.ConsumerStopAtEnd())
+	}
+	consumer, err := client.NewConsumer(options...)
+	if err != nil {
+		return err
+	}
+	defer consumer.Close()
+	if err := s.assign(ctx, consumer, f, from); err != nil {
+		return err
+	}
+	err = printRecords(ctx, consumer, printer, f)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) && f.follow {
+		err = nil // an interrupt is how --follow ends
+	}
+	return errors.Join(err, printer.flush())
+}
+
+func (s *session) assign(ctx context.Context, consumer *pulsemq.Consumer, f *consumeFlags, from pulsemq.Start) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if f.partitionGiven {
+		return consumer.AssignPartition(ctx, f.topic, f.partition, from)
+	}
+	return consumer.AssignTopic(ctx, f.topic, from)
+}
+
+// printRecords prints until the end that the flags ask for. A partition that
+// cannot be read ends it: skipping silently would look like an empty log.
+func printRecords(ctx context.Context, consumer *pulsemq.Consumer, printer recordPrinter, f *consumeFlags) error {
+	left := f.count
+	for {
+		records, err := consumer.Poll(ctx)
+		if errors.Is(err, pulsemq.ErrEndOfLog) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for i := range records {
+			if err := printer.print(&records[i]); err != nil {
+				return fmt.Errorf("write: %w", err)
+			}
+			if left--; f.countGiven && left == 0 {
+				return nil
+			}
+		}
+		if err := printer.flush(); err != nil {
+			return fmt.Errorf("write: %w", err)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package posix
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pulsemq/pulsemq/core"
+)
+
+// Execute runs one operation to its end, blocking, and stores N and Err in it.
+// file is the open file that op.File names. For an open or a create op.File is the
+// id that was reserved, 0 when there was none, and the new file is returned.
+func (f *Folder) Execute(op *core.DiskOp, file *os.File) *os.File {
+	var err error
+	op.N = 0
+	switch op.Kind {
+	case core.DiskOpen, core.DiskCreate:
+		flag := os.O_RDWR
+		if op.Kind == core.DiskCreate {
+			flag |= os.O_CREATE | os.O_EXCL
+		}
+		if op.File == 0 {
+			err = fmt.Errorf("as many files are open as one shard may have: %w", unix.EMFILE)
+		} else {
+			file, err = f.open(op.Path, flag, f.direct)
+		}
+	case core.DiskClose:
+		err = file.Close()
+	case core.DiskRead:
+		op.N, err = read(file, op.Buf, op.Offset)
+	case core.DiskWrite:
+		op.N, err = write(file, op.Buf, op.Offset)
+	case core.DiskSync:
+		err = syncData(file)
+	case core.DiskAllocate:
+		err = allocate(file, op.Offset, op.Length)
+	case core.DiskTruncate:
+		err = file.Truncate(op.Length)
+	case core.DiskRemove:
+		err = f.remove(op.Path)
+	case core.DiskRename:
+		err = f.rename(op.Path, op.PathNew)
+	case core.DiskSyncDir:
+		err = f.syncDir(op.Path)
+	case core.DiskMakeDir:
+		err = f.makeDir(op.Path)
+	}
+	op.Err = Operating(op, err)
+	return file
+}
+
+// Operating wraps an error of the system with what was tried. ErrDiskShort stays
+// as it is.
+func Operating(op *core.DiskOp, err error) error {
+	if err == nil || err == core.ErrDiskShort {
+		return err
+	}
+	if op.Path != "" {
+		return fmt.Errorf("disk: %s %q: %w", op.Kind, op.Path, operating(err))
+	}
+	return fmt.Errorf("disk: %s file %d at %d: %w", op.Kind, op.File, op.Offset, operating(err))
+}
+
+// read fills buf as far as the file reaches. The system may return less in the
+// middle of a file; only a return of nothing is the end.
+func read(file *os.File, buf []byte, offset int64) (int, error) {
+	done := 0
+	for done < len(buf) {
+		n, err := unix.Pread(int(file.Fd()), buf[done:], offset+int64(done))
+		switch {
+		case err == unix.EINTR || err == unix.EAGAIN:
+			continue
+		case err != nil:
+			return done, err
+		case n == 0:
+			return done, nil
+		}
+		done += n
+		if n%core.DiskAlignment != 0 {
+			return done, nil // an unaligned rest is the file's end, and cannot be read on with O_DIRECT
+		}
+	}
+	return done, nil
+}
+
+// write is one pwrite: what it leaves over is a failure, as it is with io_uring.
+func write(file *os.File, buf []byte, offset int64) (int, error) {
+	for {
+		n, err := unix.Pwrite(int(file.Fd()), buf, offset)
+		switch {
+		case err == unix.EINTR || err == unix.EAGAIN:
+			continue
+		case err != nil:
+			return 0, err
+		case n < len(buf):
+			return n, core.ErrDiskShort
+		}
+		return n, nil
+	}
+}

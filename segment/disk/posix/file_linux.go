@@ -1,0 +1,64 @@
+package posix
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+const openFolder = unix.O_DIRECTORY
+
+// setDirect makes a file bypass the page cache, or leaves it as it is.
+func setDirect(file *os.File) {
+	fd := file.Fd()
+	if flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0); err == nil {
+		_, _ = unix.FcntlInt(fd, unix.F_SETFL, flags|unix.O_DIRECT)
+	}
+}
+
+// syncData is fdatasync: it writes the data and what is needed to find it again,
+// such as the size, but not the times.
+func syncData(file *os.File) error {
+	err := retryInterrupted(func() error { return unix.Fdatasync(int(file.Fd())) })
+	if err != nil {
+		return &os.PathError{Op: "fdatasync", Path: file.Name(), Err: err}
+	}
+	return nil
+}
+
+// allocate reserves a range that reads as zeros. Space beyond the file's end is
+// zeros by itself; inside the file it takes ZERO_RANGE, which not every file
+// system has.
+func allocate(file *os.File, offset, length int64) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	mode := uint32(0)
+	if offset < info.Size() {
+		mode = unix.FALLOC_FL_ZERO_RANGE
+	}
+	err = retryInterrupted(func() error { return unix.Fallocate(int(file.Fd()), mode, offset, length) })
+	if err != nil && unsupported(err) {
+		return writeZeros(file, offset, length)
+	}
+	if err != nil {
+		return &os.PathError{Op: "fallocate", Path: file.Name(), Err: err}
+	}
+	return nil
+}
+
+// waitReadable waits until fd is readable or the timeout passed.
+func waitReadable(fd int, timeout int64) error {
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	var limit *unix.Timespec
+	if timeout >= 0 {
+		spec := unix.NsecToTimespec(timeout)
+		limit = &spec
+	}
+	_, err := unix.Ppoll(fds[:], limit, nil)
+	if err == unix.EINTR {
+		return nil // early, as Park may be
+	}
+	return err
+}

@@ -1,0 +1,149 @@
+package posix
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/pulsemq/pulsemq/segment/disk/contract"
+)
+
+// New files and folders are for the broker's own user and group.
+const (
+	fileMode   fs.FileMode = 0o640
+	folderMode fs.FileMode = 0o750
+)
+
+// FolderOptions says how a data folder is opened.
+type FolderOptions struct {
+	// Create makes the folder, and the ones above it, when it is missing.
+	Create bool
+	// Lock keeps other processes out. Offline tools that only read do without.
+	Lock bool
+	// Direct makes a Driver bypass the page cache where the file system can do it.
+	Direct bool
+}
+
+// Folder is an open data folder. Any thread may use it.
+type Folder struct {
+	dir    string
+	root   *os.Root
+	lock   *os.File // nil without FolderOptions.Lock
+	direct bool
+}
+
+// OpenFolder opens a data folder and takes its lock. It wraps ErrLocked when
+// another process has it.
+func OpenFolder(dir string, options FolderOptions) (*Folder, error) {
+	if options.Create {
+		if err := os.MkdirAll(dir, folderMode); err != nil {
+			return nil, fmt.Errorf("make the data folder: %w", err)
+		}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the data folder: %w", err)
+	}
+	f := &Folder{dir: dir, root: root, direct: options.Direct}
+	if options.Lock {
+		if f.lock, err = takeLock(root, dir); err != nil {
+			_ = root.Close()
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// Dir is the folder's path as it was given.
+func (f *Folder) Dir() string { return f.dir }
+
+// Close releases the lock. Files that are still open stay usable.
+func (f *Folder) Close() error {
+	var err error
+	if f.lock != nil {
+		err = f.lock.Close() // the lock ends with its descriptor
+	}
+	return errors.Join(err, f.root.Close())
+}
+
+// open opens a file; direct asks for I/O past the page cache, which a file system
+// may refuse: then the file works through the cache.
+func (f *Folder) open(path string, flag int, direct bool) (*os.File, error) {
+	path, err := contract.FilePath(path)
+	if err != nil {
+		return nil, err
+	}
+	file, err := f.root.OpenFile(path, flag, fileMode)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file")}
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	if direct {
+		// Set after opening: a create with O_DIRECT that the file system refuses
+		// would fail and still leave the new file behind.
+		setDirect(file)
+	}
+	return file, nil
+}
+
+func (f *Folder) makeDir(path string) error {
+	path, err := contract.Path(path)
+	if err != nil {
+		return err
+	}
+	if path == "." {
+		return nil
+	}
+	return f.root.MkdirAll(path, folderMode)
+}
+
+func (f *Folder) remove(path string) error {
+	path, err := contract.FilePath(path)
+	if err != nil {
+		return err
+	}
+	return f.root.Remove(path)
+}
+
+func (f *Folder) removeAll(path string) error {
+	path, err := contract.FilePath(path)
+	if err != nil {
+		return err
+	}
+	return f.root.RemoveAll(path)
+}
+
+func (f *Folder) rename(path, pathNew string) error {
+	path, err := contract.FilePath(path)
+	if err != nil {
+		return err
+	}
+	if pathNew, err = contract.FilePath(pathNew); err != nil {
+		return err
+	}
+	return f.root.Rename(path, pathNew)
+}
+
+func (f *Folder) syncDir(path string) error {
+	path, err := contract.Path(path)
+	if err != nil {
+		return err
+	}
+	folder, err := f.root.OpenFile(path, os.O_RDONLY|openFolder, 0)
+	if err != nil {
+		return err
+	}
+	err = folder.Sync()
+	if errClose := folder.Close(); err == nil {
+		err = errClose
+	}
+	return err
+}

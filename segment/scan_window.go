@@ -1,0 +1,88 @@
+package segment
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/pulsemq/pulsemq/core"
+)
+
+// scanWindow reads a file through one reused buffer in large aligned reads. A
+// block that the device does not give reads as zeros and is remembered, so that
+// an error costs its own range only.
+type scanWindow struct {
+	r          io.ReaderAt
+	size       int64
+	buf        []byte // the window's memory
+	start      int64  // file position of buf[0], a multiple of the disk's unit
+	have       int    // valid bytes of buf
+	err        error  // the last read error
+	unreadable int    // how many blocks were not given
+	badFirst   int64  // positions of the first and last such block
+	badLast    int64
+}
+
+func (w *scanWindow) reset(r io.ReaderAt, size int64) {
+	*w = scanWindow{r: r, size: size, buf: w.buf, badFirst: -1, badLast: -1}
+}
+
+// view returns n bytes from a position, fewer at the file's end. The bytes are
+// good until the next call that leaves the window.
+func (w *scanWindow) view(at int64, n int) []byte {
+	if at >= w.size || n <= 0 {
+		return nil
+	}
+	n = int(min(int64(n), w.size-at))
+	if at < w.start || at+int64(n) > w.start+int64(w.have) {
+		w.fill(at, n)
+	}
+	from := int(at - w.start)
+	return w.buf[from : from+n]
+}
+
+// fill reads the window that begins at the block of a position.
+func (w *scanWindow) fill(at int64, n int) {
+	start := at &^ (core.DiskAlignment - 1)
+	want := max(int(alignUp(at+int64(n))-start), min(scanWindowBytes, int(min(alignUp(w.size), 1<<30))))
+	if len(w.buf) < want {
+		w.buf = make([]byte, want)
+	}
+	w.start = start
+	w.have = int(min(int64(len(w.buf)), w.size-start))
+	b := w.buf[:w.have]
+	if got, err := w.r.ReadAt(b, start); got < len(b) {
+		w.refill(b, got, err)
+	}
+}
+
+// refill reads block by block what one read did not give.
+func (w *scanWindow) refill(b []byte, got int, err error) {
+	for from := got &^ (core.DiskAlignment - 1); from < len(b); from += core.DiskAlignment {
+		block := b[from:min(from+core.DiskAlignment, len(b))]
+		n, e := 0, err
+		if w.unreadable <= scanUnreadableMax {
+			n, e = w.r.ReadAt(block, w.start+int64(from))
+		}
+		if n == len(block) {
+			continue
+		}
+		if e == nil || e == io.EOF {
+			e = fmt.Errorf("the file ends at %d, its size is %d", w.start+int64(from+n), w.size)
+		}
+		clear(block)
+		w.err = e
+		position := w.start + int64(from)
+		if position > w.badLast {
+			w.unreadable++
+			w.badLast = position
+		}
+		if w.badFirst < 0 {
+			w.badFirst = position
+		}
+	}
+}
+
+// isUnreadable says whether a position lies among the blocks that were not given.
+func (w *scanWindow) isUnreadable(at int64) bool {
+	return w.badFirst >= 0 && at >= w.badFirst && at < w.badLast+core.DiskAlignment
+}

@@ -1,0 +1,58 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/pulsemq/pulsemq/core"
+)
+
+// Indexes and states are files that are read and written as a whole.
+
+// readFile reads a whole small file.
+func readFile(files core.FS, path string, bytesMax int64) ([]byte, error) {
+	f, err := files.OpenRead(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	if size > bytesMax {
+		return nil, fmt.Errorf("%s: %d bytes, at most %d are expected", path, size, bytesMax)
+	}
+	b := make([]byte, size)
+	if n, err := f.ReadAt(b, 0); n < len(b) {
+		return nil, fmt.Errorf("%s: read %d of %d bytes: %w", path, n, len(b), err)
+	}
+	return b, nil
+}
+
+// newSuffix names a file that is not complete yet; recovery removes such files.
+const newSuffix = ".new"
+
+// writeFile makes a file anew, replacing what an earlier try left under its name.
+func writeFile(files core.FS, name string, b []byte, durable bool) error {
+	if err := files.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := files.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(b, 0)
+	if err == nil && durable {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		_ = files.Remove(name)
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
