@@ -12,6 +12,7 @@ type FS interface {
 	OpenRead(path string) (File, error)
 	// Create makes a new file; it wraps fs.ErrExist when there is one.
 	Create(path string) (File, error)
+	// MakeDir makes the folder path and its missing parents; an existing one is no error.
 	MakeDir(path string) error
 	Remove(path string) error
 	// RemoveAll removes path and what is below it; a missing path is no error.

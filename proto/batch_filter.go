@@ -6,6 +6,7 @@ import "encoding/binary"
 // their times; the batch keeps its base offset, leader epoch, last offset delta and producer, so that a reader sees gaps
 // and an idempotent producer its sequence. The zero value is ready; one that is used again reuses its buffers.
 type BatchFilter struct {
+	raw    rawRecord
 	record Record
 	plain  []byte // the record area, decompressed
 	left   []byte // the records that stay
@@ -24,17 +25,13 @@ func (f *BatchFilter) Append(dst []byte, b Batch, recordBytesMax int, keep func(
 	}
 	f.left = f.left[:0]
 	latest := int64(0)
+	origin := originOf(b)
 	c := recordCursor{b: area}
 	for i := range int(b.Count()) {
 		from := c.off
-		raw, problem := c.next()
-		if problem == "" && (raw.offsetDelta < 0 || raw.offsetDelta > b.LastOffsetDelta()) {
-			problem = "the offset delta is outside the batch"
+		if problem := c.nextOf(&origin, &f.raw, &f.record); problem != problemNone {
+			return dst, 0, &BatchError{Code: CodeCorruptBatch, Record: i, Offset: c.off, Problem: problem.String()}
 		}
-		if problem != "" {
-			return dst, 0, &BatchError{Code: CodeCorruptBatch, Record: i, Offset: c.off, Problem: problem}
-		}
-		f.fill(b, &raw)
 		if keep(&f.record) {
 			f.left = append(f.left, area[from:c.off]...)
 			latest = max(latest, f.record.Timestamp)
@@ -49,23 +46,6 @@ func (f *BatchFilter) Append(dst []byte, b Batch, recordBytesMax int, keep func(
 	}
 	dst, err = f.encode(dst, b, count, latest)
 	return dst, count, err
-}
-
-// fill makes the record that a raw one stands for.
-func (f *BatchFilter) fill(b Batch, raw *rawRecord) {
-	r := &f.record
-	r.Offset = b.BaseOffset() + int64(raw.offsetDelta)
-	r.Timestamp = b.BaseTimestamp() + raw.timestampDelta
-	if b.TimestampType() == TimestampAppend {
-		r.Timestamp = b.MaxTimestamp()
-	}
-	r.Key, r.Value = raw.key, raw.value
-	r.Headers = r.Headers[:0]
-	headers := recordCursor{b: raw.headers}
-	for range raw.headerCount {
-		key, value, _ := headers.header() // the cursor has been over them once
-		r.Headers = append(r.Headers, Header{Key: key, Value: value})
-	}
 }
 
 // encode appends the batch's header with what changes, and the records that stay.

@@ -1,9 +1,6 @@
 package proto
 
-import (
-	"encoding/binary"
-	"math"
-)
+import "math"
 
 // ValidateHeader checks the header of a batch that a producer sent. b holds at least the first BatchHeaderBytes of the
 // batch, batchBytes is how many bytes were sent in all. It needs no more than the header, so it can refuse a batch
@@ -16,11 +13,9 @@ func ValidateHeader(b []byte, batchBytes int) error {
 	switch {
 	case h.attributes()&attributeAppendTime != 0:
 		return batchErrorf(CodeInvalidTimestamp, batchAttributesAt, "the timestamp type bit is the broker's to set")
-	case h.Count() < 1:
-		return batchErrorf(CodeCorruptBatch, batchCountAt, "%d records: a batch has at least one", h.Count())
 	case h.LastOffsetDelta() != h.Count()-1:
 		return batchErrorf(CodeCorruptBatch, batchLastOffsetDeltaAt,
-			"the last offset delta is %d with %d records: it is one less than their number", h.LastOffsetDelta(), h.Count())
+			"the last offset delta is %d with %d records: it is one less than their number, of which there is at least one", h.LastOffsetDelta(), h.Count())
 	}
 	return nil
 }
@@ -106,13 +101,14 @@ func (b Batch) validateRecords(records []byte, at int) error {
 	c := recordCursor{b: records}
 	base, latest := b.BaseTimestamp(), int64(math.MinInt64)
 	count := int(b.Count())
+	var r rawRecord
 	for i := range count {
-		r, problem := c.next()
-		if problem == "" && int(r.offsetDelta) != i {
-			problem = "the offset delta does not count from 0 by one"
+		problem := c.next(&r)
+		if problem == problemNone && int(r.offsetDelta) != i {
+			problem = problemOffsetDelta
 		}
-		if problem != "" {
-			return &BatchError{Code: CodeCorruptBatch, Record: i, Offset: at + c.off, Problem: problem}
+		if problem != problemNone {
+			return &BatchError{Code: CodeCorruptBatch, Record: i, Offset: at + c.off, Problem: problem.String()}
 		}
 		timestamp := base + r.timestampDelta
 		if timestamp < 0 { // also when the sum overflows: base is not negative
@@ -128,161 +124,4 @@ func (b Batch) validateRecords(records []byte, at int) error {
 			"the max timestamp is %d, the latest record has %d", b.MaxTimestamp(), latest)
 	}
 	return nil
-}
-
-// rawRecord is a record as it lies in the record area.
-type rawRecord struct {
-	timestampDelta int64
-	offsetDelta    int32
-	key, value     []byte // nil when null
-	headerCount    int
-	headers        []byte // the headers after their count
-}
-
-// recordCursor walks over a record area.
-//
-// Invariant: 0 <= off <= len(b).
-type recordCursor struct {
-	b   []byte
-	off int
-}
-
-// The problems that a walk can find. They are constants so that a walk over good records costs nothing for them.
-const (
-	problemEnd        = "the bytes end inside the record"
-	problemVarint     = "a varint is longer than it needs to be or does not fit"
-	problemLength     = "the record's length and its content do not agree"
-	problemAttributes = "a record's attributes are 0"
-	problemNegative   = "a length is below -1"
-	problemHeaders    = "the number of headers is negative or larger than the record"
-	problemHeaderKey  = "a header's key is null"
-)
-
-// next reads one record and moves behind it. The problem is empty when there is none; off then stands at the next
-// record, else at about where the problem is.
-func (c *recordCursor) next() (r rawRecord, problem string) {
-	length, problem := c.varint32()
-	if problem != "" {
-		return r, problem
-	}
-	if length < 0 || int(length) > len(c.b)-c.off {
-		return r, problemEnd
-	}
-	// Nothing of the record is read from outside its own bytes.
-	in := recordCursor{b: c.b[:c.off+int(length)], off: c.off}
-	if problem := in.fields(&r); problem != "" {
-		c.off = in.off
-		return r, problem
-	}
-	c.off = len(in.b)
-	return r, ""
-}
-
-// fields reads everything of a record after its length and checks that it fills c.
-func (c *recordCursor) fields(r *rawRecord) (problem string) {
-	if c.off == len(c.b) {
-		return problemEnd
-	}
-	if c.b[c.off] != 0 {
-		return problemAttributes
-	}
-	c.off++
-	if r.timestampDelta, problem = c.varint64(); problem != "" {
-		return problem
-	}
-	if r.offsetDelta, problem = c.varint32(); problem != "" {
-		return problem
-	}
-	if r.key, problem = c.nullable(); problem != "" {
-		return problem
-	}
-	if r.value, problem = c.nullable(); problem != "" {
-		return problem
-	}
-	count, problem := c.varint32()
-	if problem != "" {
-		return problem
-	}
-	if count < 0 || int(count) > (len(c.b)-c.off)/2 {
-		return problemHeaders
-	}
-	r.headerCount, r.headers = int(count), c.b[c.off:]
-	for range count {
-		if _, _, problem = c.header(); problem != "" {
-			return problem
-		}
-	}
-	if c.off != len(c.b) {
-		return problemLength
-	}
-	return ""
-}
-
-// header reads one header. Its key is never null, its value may be.
-func (c *recordCursor) header() (key, value []byte, problem string) {
-	if key, problem = c.nullable(); problem != "" {
-		return nil, nil, problem
-	}
-	if key == nil {
-		return nil, nil, problemHeaderKey
-	}
-	value, problem = c.nullable()
-	return key, value, problem
-}
-
-// nullable reads a length and as many bytes; nil stands for null, which -1 marks.
-func (c *recordCursor) nullable() ([]byte, string) {
-	n, problem := c.varint32()
-	switch {
-	case problem != "":
-		return nil, problem
-	case n == -1:
-		return nil, ""
-	case n < -1:
-		return nil, problemNegative
-	case int(n) > len(c.b)-c.off:
-		return nil, problemEnd
-	}
-	b := c.b[c.off : c.off+int(n) : c.off+int(n)]
-	c.off += int(n)
-	return b, ""
-}
-
-// varint32 reads a zigzag varint that fits in 32 bits.
-func (c *recordCursor) varint32() (int32, string) {
-	if c.off < len(c.b) && c.b[c.off] < 0x80 { // nearly always
-		v := uint32(c.b[c.off])
-		c.off++
-		return int32(v>>1) ^ -int32(v&1), ""
-	}
-	v, n := binary.Uvarint(c.b[c.off:])
-	if problem := varintProblem(v, n); problem != "" {
-		return 0, problem
-	}
-	if v > math.MaxUint32 {
-		return 0, problemVarint
-	}
-	c.off += n
-	return int32(uint32(v)>>1) ^ -int32(v&1), ""
-}
-
-// varint64 reads a zigzag varint that fits in 64 bits.
-func (c *recordCursor) varint64() (int64, string) {
-	v, n := binary.Uvarint(c.b[c.off:])
-	if problem := varintProblem(v, n); problem != "" {
-		return 0, problem
-	}
-	c.off += n
-	return int64(v>>1) ^ -int64(v&1), ""
-}
-
-// varintProblem judges what binary.Uvarint returned. Writers use the shortest form, so a longer one is no writer's.
-func varintProblem(v uint64, n int) string {
-	if n == 0 {
-		return problemEnd
-	}
-	if n < 0 || n != sizeUvarint(v) {
-		return problemVarint
-	}
-	return ""
 }

@@ -116,12 +116,13 @@ type HelloResponse struct {
 	BrokerVersion string
 	// Every command the broker serves with its lowest and highest version.
 	Commands []CommandRange
-	// Names of features beyond the command list that the broker has. A client ignores names it does not know.
+	// Names of features beyond the command list that the broker has; this release has none. A client ignores names
+	// it does not know.
 	Features []string
 	// What this broker accepts. Larger requests are refused.
 	Limits Limits
-	// Milliseconds of silence after which the broker sends a PING; a connection silent for three of these is closed
-	// with CONNECTION_IDLE. 0 means the broker does not check.
+	// Milliseconds of silence after which the broker sends a PING. A connection that stays silent is closed with
+	// CONNECTION_IDLE.
 	KeepaliveMs uint32
 	// Payload bytes of requests that may be unanswered on this connection at one time. CREDIT changes it.
 	WindowBytes uint64

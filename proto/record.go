@@ -27,11 +27,12 @@ type Header struct {
 //
 // The zero value is ready. One that is used again for batch after batch allocates nothing once its buffers have grown.
 type RecordIterator struct {
-	batch  Batch
+	origin recordOrigin
 	cursor recordCursor
-	left   int // records still to come
-	index  int // of the record that Next reads now
+	raw    rawRecord
 	record Record
+	left   int    // records still to come
+	index  int    // of the record that Next reads now
 	buffer []byte // decompressed records, used again
 	err    error
 }
@@ -39,9 +40,10 @@ type RecordIterator struct {
 // Reset starts on a batch, which has been through NextBatch or ParseBatch. Compressed records are decompressed here,
 // into at most recordBytesMax bytes. Uncompressed ones are read where they lie. The error is that of Err.
 func (it *RecordIterator) Reset(b Batch, recordBytesMax int) error {
-	it.batch, it.index, it.left, it.err = b, 0, int(b.Count()), nil
+	it.index, it.left, it.err = 0, int(b.Count()), nil
+	it.origin = originOf(b)
 	it.cursor = recordCursor{b: b.Records()}
-	if codec := b.Codec(); codec != CodecNone {
+	if codec := b.Codec(); codec != CodecNone && it.left > 0 {
 		plain, err := Decompress(it.buffer[:0], codec, b.Records(), recordBytesMax)
 		if err != nil {
 			it.left, it.err = 0, err
@@ -62,30 +64,13 @@ func (it *RecordIterator) Next() bool {
 		}
 		return false
 	}
-	raw, problem := it.cursor.next()
-	if problem == "" && (raw.offsetDelta < 0 || raw.offsetDelta > it.batch.LastOffsetDelta()) {
-		problem = "the offset delta is outside the batch"
-	}
-	if problem != "" {
-		it.left, it.err = 0, it.problem(CodeCorruptBatch, problem)
+	if problem := it.cursor.nextOf(&it.origin, &it.raw, &it.record); problem != problemNone {
+		it.left, it.err = 0, it.problem(CodeCorruptBatch, problem.String())
 		it.cursor = recordCursor{}
 		return false
 	}
 	it.left--
 	it.index++
-	r := &it.record
-	r.Offset = it.batch.BaseOffset() + int64(raw.offsetDelta)
-	r.Timestamp = it.batch.BaseTimestamp() + raw.timestampDelta
-	if it.batch.TimestampType() == TimestampAppend {
-		r.Timestamp = it.batch.MaxTimestamp()
-	}
-	r.Key, r.Value = raw.key, raw.value
-	r.Headers = r.Headers[:0]
-	headers := recordCursor{b: raw.headers}
-	for range raw.headerCount {
-		key, value, _ := headers.header() // the cursor has been over them once
-		r.Headers = append(r.Headers, Header{Key: key, Value: value})
-	}
 	return true
 }
 

@@ -8,7 +8,8 @@ import "encoding/binary"
 type SubscribeRequest struct {
 	// 0 makes a new subscription; else the request id of the SUBSCRIBE that made the one to change.
 	Subscription uint64
-	// Partitions to push from now on.
+	// Partitions to push from now on. One that is subscribed already and not in remove is refused with
+	// INVALID_REQUEST.
 	Add []SubscribePartition
 	// Partitions to stop. One that is not subscribed is ignored.
 	Remove []TopicPartition
@@ -157,7 +158,8 @@ type SubscribePartition struct {
 	Partition uint32
 	// The epoch the client believes the leader to have; -1 when it does not know.
 	LeaderEpoch int32
-	// Offset of the first record wanted.
+	// Offset of the first record wanted, from the log start offset to the log end offset; from the high watermark on
+	// it waits. Others are OFFSET_OUT_OF_RANGE.
 	Offset int64
 	// Leader epoch of the last record read; -1 when none.
 	LastEpoch int32

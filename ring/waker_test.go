@@ -149,3 +149,43 @@ func BenchmarkWakerKickParked(b *testing.B) {
 		w.Retract()
 	}
 }
+
+// BenchmarkHop is a value's way to a sleeping thread and an answer's way back: two
+// rings, two wake-ups.
+func BenchmarkHop(b *testing.B) {
+	there, back := NewSPSC[int](16), NewSPSC[int](16)
+	wakeThere, wakeBack := newWaker(b), newWaker(b)
+	receive := func(r *SPSC[int], w *Waker) int {
+		for {
+			if v, ok := r.Pop(); ok {
+				return v
+			}
+			w.Announce()
+			if r.Len() == 0 {
+				poll(b, w, 10*time.Second)
+			}
+			w.Retract()
+		}
+	}
+	go func() {
+		runtime.LockOSThread()
+		for {
+			v := receive(there, wakeThere)
+			back.Push(v)
+			wakeBack.Kick()
+			if v < 0 {
+				return
+			}
+		}
+	}()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for b.Loop() {
+		there.Push(1)
+		wakeThere.Kick()
+		receive(back, wakeBack)
+	}
+	there.Push(-1)
+	wakeThere.Kick()
+	receive(back, wakeBack)
+}

@@ -23,6 +23,11 @@ type SealedPoint struct {
 	NextOffset core.Offset        // after that frame
 }
 
+// checkpointJournal is the partition id of the journal's own entry. Its Commit is
+// the first group that is needed: those below it were freed by recycling, and
+// what is left of them in a file must not be replayed.
+const checkpointJournal core.PartitionID = 0
+
 // Checkpoint repeats what the journal knows of one partition, so that the file
 // in which it stood can be recycled. Each entry stands for itself.
 type Checkpoint struct {

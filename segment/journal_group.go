@@ -27,12 +27,25 @@ var (
 	ErrGroupUnknown = errors.New("journal group: unknown version")
 )
 
+// GroupFlags say what is special about a group.
+type GroupFlags uint8
+
+const (
+	// GroupRestart marks the first group after a start. Its sequence may be any above
+	// its Synced, which is the last group that recovery accepted: what stands between
+	// the two was cut and must never be replayed.
+	GroupRestart GroupFlags = 1 << iota
+	// GroupClean marks the last group of a clean stop: all before it is synced.
+	GroupClean
+)
+
 // GroupHeader is the header of a journal group.
 //
-//	0 magic u32 | 4 version u8 | 5 zero u8 | 6 shard u16 | 8 layout u32 | 12 file generation u32 |
+//	0 magic u32 | 4 version u8 | 5 flags u8 | 6 shard u16 | 8 layout u32 | 12 file generation u32 |
 //	16 sequence u64 | 24 synced sequence u64 | 32 body bytes u32 | 36 body crc u32 | 40 salt u64 |
 //	48 zero 12 | 60 header crc u32
 type GroupHeader struct {
+	Flags          GroupFlags
 	Shard          core.ShardID
 	Layout         uint32
 	FileGeneration uint32 // rises with every recycling of the file
@@ -49,6 +62,7 @@ func (h *GroupHeader) Put(b []byte) {
 	clear(b)
 	binary.BigEndian.PutUint32(b[0:], groupMagic)
 	b[4] = groupVersion
+	b[5] = uint8(h.Flags)
 	binary.BigEndian.PutUint16(b[6:], uint16(h.Shard))
 	binary.BigEndian.PutUint32(b[8:], h.Layout)
 	binary.BigEndian.PutUint32(b[12:], h.FileGeneration)
@@ -70,6 +84,7 @@ func ParseGroupHeader(b []byte) (GroupHeader, error) {
 		return h, ErrGroupHeader
 	}
 	h = GroupHeader{
+		Flags:          GroupFlags(b[5]),
 		Shard:          core.ShardID(binary.BigEndian.Uint16(b[6:])),
 		Layout:         binary.BigEndian.Uint32(b[8:]),
 		FileGeneration: binary.BigEndian.Uint32(b[12:]),

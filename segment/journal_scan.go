@@ -59,6 +59,8 @@ type JournalScanner struct {
 	// Beyond counts valid groups behind the torn one: issued before it was known to
 	// be written, so never acked, and dropped with it.
 	Beyond int
+	// Cut counts whole groups that a restart declared void.
+	Cut int
 	// SyncedMax is the highest sequence that any valid group of the file, also one
 	// beyond the torn end, calls synced.
 	SyncedMax uint64
@@ -122,7 +124,7 @@ func (s *JournalScanner) Next() bool {
 		return false
 	}
 	h, err := s.parse(s.at)
-	if err == nil && s.started && h.Sequence != s.Expected {
+	if err == nil && s.started && h.Sequence != s.Expected && !s.restarts(&h) {
 		err = fmt.Errorf("%w: %d where %d is expected", ErrGroupSequence, h.Sequence, s.Expected)
 	}
 	at := s.at
@@ -141,6 +143,12 @@ func (s *JournalScanner) Next() bool {
 	s.at = alignUp(at + GroupHeaderBytes + int64(h.Bytes))
 	s.End = s.at
 	return true
+}
+
+// restarts says whether a group opens a restart whose recovery accepted
+// everything up to the last group here, or less: what it did not accept is void.
+func (s *JournalScanner) restarts(h *GroupHeader) bool {
+	return h.Flags&GroupRestart != 0 && h.Sequence >= s.Expected && h.Synced < s.Expected
 }
 
 // parse looks for a whole valid group of this file at a position.
@@ -168,8 +176,9 @@ func (s *JournalScanner) parse(at int64) (GroupHeader, error) {
 }
 
 // resync looks at everything behind a place where the next group should stand.
-// A later group that calls the missing one synced makes it damage, and the scan
-// goes on there. Otherwise the log ends here.
+// A later group that calls the missing one synced makes it damage, one that
+// opens a restart says that recovery cut it: the scan goes on there. Otherwise
+// the log ends here.
 func (s *JournalScanner) resync(cause error) (int64, GroupHeader, error) {
 	torn := !errors.Is(cause, errScanZeros) && !errors.Is(cause, ErrGroupStale)
 	var found GroupHeader
@@ -181,11 +190,30 @@ func (s *JournalScanner) resync(cause error) (int64, GroupHeader, error) {
 			at += core.DiskAlignment
 			continue
 		}
+		if s.started && s.restarts(&h) {
+			s.Cut += beyond
+			return at, h, nil
+		}
 		torn = true
 		beyond++
-		s.SyncedMax = max(s.SyncedMax, h.Synced)
 		if foundAt < 0 {
 			found, foundAt = h, at
+		}
+		// When nothing says with which sequence the file begins, at least the one
+		// before the first group found is missing.
+		missing := max(found.Sequence-1, 1)
+		if s.started {
+			missing = s.Expected
+		}
+		if s.SyncedMax = max(s.SyncedMax, h.Synced); s.SyncedMax >= missing && (s.started || found.Flags&GroupRestart == 0) {
+			if s.window.badLast >= s.at {
+				cause = fmt.Errorf("%w: %w", ErrUnreadable, s.window.err)
+			}
+			s.Holes = append(s.Holes, JournalHole{Start: s.at, End: foundAt, First: s.Expected, Next: found.Sequence, Cause: cause})
+			return foundAt, found, nil
+		}
+		if !s.started && found.Flags&GroupRestart != 0 {
+			return foundAt, found, nil
 		}
 		at = alignUp(at + GroupHeaderBytes + int64(h.Bytes))
 	}
@@ -197,18 +225,7 @@ func (s *JournalScanner) resync(cause error) (int64, GroupHeader, error) {
 	}
 	if s.window.badLast >= s.at {
 		cause = fmt.Errorf("%w: %w", ErrUnreadable, s.window.err)
-	}
-	if foundAt >= 0 {
-		// When nothing says with which sequence the file begins, at least the one
-		// before the first group found is missing.
-		missing := found.Sequence - 1
-		if s.started {
-			missing = s.Expected
-		}
-		if s.SyncedMax >= max(missing, 1) {
-			s.Holes = append(s.Holes, JournalHole{Start: s.at, End: foundAt, First: s.Expected, Next: found.Sequence, Cause: cause})
-			return foundAt, found, nil
-		}
+		torn = true
 	}
 	s.Torn, s.Beyond = torn, beyond
 	if torn {

@@ -153,6 +153,52 @@ func TestJournalScanTornBeforeUnsyncedGroup(t *testing.T) {
 	}
 }
 
+// TestJournalScanRestart: recovery cut a torn group and a whole one beyond it,
+// and went on behind them with a higher sequence.
+func TestJournalScanRestart(t *testing.T) {
+	w := newJournalWriter(testJournalHeader(1), 1)
+	w.group(0, 2)
+	w.group(1, 2)
+	w.group(1, 2)
+	w.sequence, w.flags = 10, GroupRestart
+	w.group(1, 1)
+	w.flags = 0
+	w.group(10, 1)
+	w.bytes[w.places[1].position+80] ^= 1
+	got := scanJournal(t, w.bytes, 1)
+	want := []groupPlace{w.places[0], w.places[3], w.places[4]}
+	if err := sameGroups(got.groups, want); err != nil || got.s.Torn || len(got.s.Holes) != 0 || got.s.Cut != 1 || got.s.Expected != 12 {
+		t.Fatalf("%v %+v", err, got.s)
+	}
+	// Had the cut group been called synced by a later one, it would be damage.
+	w = newJournalWriter(testJournalHeader(1), 1)
+	w.group(0, 2)
+	w.group(1, 2)
+	w.group(2, 2)
+	w.sequence, w.flags = 10, GroupRestart
+	w.group(3, 1)
+	w.bytes[w.places[1].position+80] ^= 1
+	got = scanJournal(t, w.bytes, 1)
+	if len(got.groups) != 3 || len(got.s.Holes) != 1 || got.s.Holes[0].First != 2 || got.s.Holes[0].Next != 3 {
+		t.Fatalf("%d groups %+v", len(got.groups), got.s)
+	}
+}
+
+// TestJournalScanRestartAfterDamage: a restart that names a group as accepted
+// makes it damage when it is bad.
+func TestJournalScanRestartAfterDamage(t *testing.T) {
+	w := newJournalWriter(testJournalHeader(1), 1)
+	w.group(0, 2)
+	w.group(1, 2)
+	w.sequence, w.flags = 10, GroupRestart
+	w.group(2, 1)
+	w.bytes[w.places[1].position+80] ^= 1
+	got := scanJournal(t, w.bytes, 1)
+	if len(got.groups) != 2 || len(got.s.Holes) != 1 || got.s.Holes[0].First != 2 || got.s.Cut != 0 {
+		t.Fatalf("%d groups %+v", len(got.groups), got.s)
+	}
+}
+
 func TestJournalScanFirstGroupDamaged(t *testing.T) {
 	w := smallJournal()
 	w.bytes[w.places[0].position] ^= 1

@@ -10,6 +10,7 @@ type journalWriter struct {
 	header   FileHeader
 	bytes    []byte
 	sequence uint64 // of the next group
+	flags    GroupFlags
 	places   []groupPlace
 }
 
@@ -34,14 +35,15 @@ func newJournalWriter(h FileHeader, first uint64) *journalWriter {
 func (w *journalWriter) group(synced uint64, n int) {
 	var body []byte
 	for i := range n {
-		payload := AppendLogStart(nil, core.Offset(i))
-		h := FrameHeader{Kind: FrameControl, PayloadCRC: proto.CRC(payload), Partition: core.PartitionID(16 + i),
-			Index: core.Index(w.sequence), Term: 1, Generation: 1, Bytes: uint32(len(payload)), AppendTime: 1e18}
-		b := make([]byte, FrameHeaderBytes)
-		h.Put(b)
-		body = append(append(body, b...), payload...)
+		body = append(body, frameBytes(&FrameHeader{Kind: FrameControl, Partition: core.PartitionID(16 + i), Index: core.Index(w.sequence),
+			Term: 1, Generation: 1, AppendTime: 1e18}, AppendLogStart(nil, core.Offset(i)))...)
 	}
-	h := GroupHeader{Shard: w.header.Shard, Layout: w.header.Layout, FileGeneration: w.header.FileGeneration,
+	w.frames(synced, body)
+}
+
+// frames appends a group with the given body.
+func (w *journalWriter) frames(synced uint64, body []byte) {
+	h := GroupHeader{Flags: w.flags, Shard: w.header.Shard, Layout: w.header.Layout, FileGeneration: w.header.FileGeneration,
 		Sequence: w.sequence, Synced: synced, Bytes: uint32(len(body)), BodyCRC: proto.CRC(body), Salt: w.header.Salt}
 	w.places = append(w.places, groupPlace{int64(len(w.bytes)), h, body})
 	b := make([]byte, GroupHeaderBytes)

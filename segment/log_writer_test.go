@@ -43,6 +43,13 @@ func newLogWriter(t testing.TB, h FileHeader) *logWriter {
 
 // write begins a segment write; frames appended inside run belong to it.
 func (w *logWriter) write(durable core.Index, run func()) {
+	w.mark(durable)
+	run()
+	w.pad()
+}
+
+// mark appends a write mark.
+func (w *logWriter) mark(durable core.Index) {
 	mark := WriteMark{Partition: w.header.Partition, Durable: durable, Next: w.next, Term: w.term, Generation: w.gen,
 		Salt: w.header.Salt, Position: int64(len(w.bytes))}
 	b := make([]byte, FrameHeaderBytes)
@@ -50,8 +57,6 @@ func (w *logWriter) write(durable core.Index, run func()) {
 	h, _ := ParseFrameHeader(b)
 	w.places = append(w.places, framePlace{int64(len(w.bytes)), h, nil})
 	w.bytes = append(w.bytes, b...)
-	run()
-	w.pad()
 }
 
 func (w *logWriter) pad() {

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -279,39 +280,61 @@ func (s *Scanner) open(cause error) {
 }
 
 // resync looks for the next write mark of this file behind a place that makes
-// no sense. Without one the scan is over.
+// no sense, at any position: long writes may carry marks inside, too. Without
+// one the scan is over.
 func (s *Scanner) resync(cause error, from int64) {
 	dirty := cause != ErrWriteMissing
-	for at := alignUp(from + 1); at < s.window.size; at += core.DiskAlignment {
-		b := s.window.view(at, core.DiskAlignment)
+	for at := from + 1; at < s.window.size; {
+		// Chunks overlap by all but one byte of a header, so that none falls between two.
+		b := s.window.view(at, resyncBytes+FrameHeaderBytes-1)
 		if allZero(b) {
-			dirty = dirty || s.window.isUnreadable(at)
+			at += resyncBytes
 			continue
 		}
 		dirty = true
-		h, err := ParseFrameHeader(b)
-		if err != nil || h.Kind != FrameWriteMark || h.Partition != s.Header.Partition || checkMark(&h, s.Header.Salt, at) != nil {
-			continue
+		if i := s.sealedMark(b, at); i >= 0 {
+			s.open(cause)
+			s.at = at + int64(i)
+			return
 		}
-		s.open(cause)
-		s.at = at
-		return
+		at += resyncBytes
 	}
 	s.done = true
-	dirty = dirty || s.window.isUnreadable(from)
-	if dirty {
+	if dirty || s.window.badLast >= from&^(core.DiskAlignment-1) {
 		s.open(cause)
 	}
 	if s.holeOpen {
 		s.Torn = true
 		s.Tail = s.hole
 		s.Tail.End = s.window.size
-		if s.window.badLast >= s.Tail.Start && !errors.Is(s.Tail.Cause, ErrUnreadable) {
+		if s.window.badLast+core.DiskAlignment > s.Tail.Start && s.window.badLast >= 0 && !errors.Is(s.Tail.Cause, ErrUnreadable) {
 			s.Tail.Cause = fmt.Errorf("%w: %w", ErrUnreadable, s.window.err)
 		}
 		s.End = alignUp(s.Tail.Start)
 	}
 }
+
+// resyncBytes is how much of a file is searched for a mark at a time.
+const resyncBytes = 64 << 10
+
+// sealedMark finds this file's first write mark in bytes that stand at a position.
+func (s *Scanner) sealedMark(b []byte, position int64) int {
+	for from := 0; from+FrameHeaderBytes <= len(b); {
+		i := bytes.Index(b[from:], frameMagicBytes)
+		if i < 0 || from+i+FrameHeaderBytes > len(b) {
+			return -1
+		}
+		from += i
+		h, err := ParseFrameHeader(b[from:])
+		if err == nil && h.Kind == FrameWriteMark && h.Partition == s.Header.Partition && checkMark(&h, s.Header.Salt, position+int64(from)) == nil {
+			return from
+		}
+		from++
+	}
+	return -1
+}
+
+var frameMagicBytes = binary.BigEndian.AppendUint32(nil, frameMagic)
 
 // frameIndexed says whether frames of this kind take an index of the partition's
 // log, as opposed to those local to a file.

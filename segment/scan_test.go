@@ -198,6 +198,31 @@ func TestScanFindsWritesBehindAMissingOne(t *testing.T) {
 	}
 }
 
+// TestScanFindsMarksInsideAWrite: a bad frame header costs what stands before the next mark.
+func TestScanFindsMarksInsideAWrite(t *testing.T) {
+	w := newLogWriter(t, testHeader(4, 0, 1))
+	w.write(0, func() {
+		for range 40 {
+			w.records(record(1, "k", string(make([]byte, 3000))))
+			w.mark(0)
+		}
+	})
+	for i, p := range w.places {
+		if p.header.Kind != FrameData {
+			continue
+		}
+		w.bytes[p.position+30] ^= 1
+		got := scanBytes(t, w.bytes, &w.header)
+		w.bytes[p.position+30] ^= 1
+		if len(got.frames) != len(w.places)-1 || got.err != nil {
+			t.Fatalf("frame %d: %d of %d frames left: %v %v", i, len(got.frames), len(w.places), got.holes, got.tail)
+		}
+		if i < len(w.places)-2 && (len(got.holes) != 1 || got.holes[0].IndexFirst != p.header.Index || got.holes[0].IndexNext != p.header.Index+1) {
+			t.Fatalf("frame %d: %v", i, got.holes)
+		}
+	}
+}
+
 func TestScanStopsAtUnknownKind(t *testing.T) {
 	w := newLogWriter(t, testHeader(4, 0, 1))
 	w.write(0, func() {

@@ -8,7 +8,9 @@ import (
 )
 
 // A write mark opens every segment write, so it is what the scanner looks for
-// behind a damaged place. Record batches are opaque bytes that a client chose: a
+// behind a damaged place. A long write may carry more of them between its
+// frames, at any position: what one bad frame header costs ends at the next
+// mark. Record batches are opaque bytes that a client chose: a
 // batch may hold a copy of a segment file, marks and frames with good checksums
 // included. A mark is therefore sealed with its file's random salt and its own
 // position. A forged mark, one copied from another file and one written to the

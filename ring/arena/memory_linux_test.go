@@ -3,6 +3,7 @@ package arena
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -50,4 +51,36 @@ func TestTrimFreesResidentMemory(t *testing.T) {
 	if after := residentBytes(t); inUse-after < blocks*blockBytes*9/10 {
 		t.Fatalf("resident %d -> %d after Trim", inUse, after)
 	}
+}
+
+// Slabs lie on huge pages where the kernel has them.
+func TestSlabsLieOnHugePages(t *testing.T) {
+	enabled, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled")
+	if err != nil || strings.Contains(string(enabled), "[never]") {
+		t.Skip("this kernel has no transparent huge pages")
+	}
+	const blocks = 16
+	l := newLocal(t, blocks*blockBytes)
+	before := hugeBytes(t)
+	for range blocks {
+		l.Get(core.SlabBytesMax).Bytes[0] = 1
+	}
+	if got := hugeBytes(t) - before; got < blockBytes {
+		t.Errorf("%d bytes of %d are on huge pages", got, blocks*blockBytes)
+	}
+}
+
+// hugeBytes is how much of this process lies on huge pages.
+func hugeBytes(t *testing.T) int64 {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/smaps_rollup")
+	if err != nil {
+		t.Skip(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "AnonHugePages:")
+	var kilobytes int64
+	if _, err := fmt.Sscan(rest, &kilobytes); err != nil {
+		t.Fatal(err)
+	}
+	return kilobytes << 10
 }

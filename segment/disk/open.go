@@ -13,48 +13,47 @@ type Bounds struct {
 	OpsMax int
 	// FilesMax is how many files may be open.
 	FilesMax int
-	// Workers is how many chains run at the same time on KindPosix.
+	// Workers is how many chains run at the same time without io_uring.
 	Workers int
 }
 
 // Folder is an open data folder.
 type Folder struct {
 	posix  *posix.Folder
-	wanted Kind
+	wanted core.DiskChoice
 	choice Choice
 }
 
 // Open opens a data folder for a broker, making it when it is missing, and takes
 // its lock. It wraps posix.ErrLocked when another process has it.
-func Open(dir string, kind Kind) (*Folder, error) {
-	choice, err := choose(kind)
+func Open(dir string, wanted core.DiskChoice) (*Folder, error) {
+	choice, err := choose(wanted)
 	if err != nil {
 		return nil, err
 	}
-	folder, err := posix.OpenFolder(dir, posix.FolderOptions{Create: true, Lock: true, Direct: choice.Kind == KindUring})
+	folder, err := posix.OpenFolder(dir, posix.FolderOptions{Create: true, Lock: true, Direct: choice.Driver == core.DiskUring})
 	if err != nil {
 		return nil, err
 	}
-	return &Folder{posix: folder, wanted: kind, choice: choice}, nil
+	return &Folder{posix: folder, wanted: wanted, choice: choice}, nil
 }
 
-// choose decides which driver a wanted kind leads to.
-func choose(kind Kind) (Choice, error) {
-	switch kind {
-	case KindPosix:
-		return Choice{Kind: KindPosix}, nil
-	case KindAuto, KindUring:
+// choose decides which driver a wanted one leads to.
+func choose(wanted core.DiskChoice) (Choice, error) {
+	switch wanted {
+	case core.DiskPosix:
+		return Choice{Driver: core.DiskPosix}, nil
+	case core.DiskAuto, core.DiskUring:
 		err := probeUring()
 		switch {
 		case err == nil:
-			return Choice{Kind: KindUring}, nil
-		case kind == KindUring:
+			return Choice{Driver: core.DiskUring}, nil
+		case wanted == core.DiskUring:
 			return Choice{}, fmt.Errorf("disk driver uring: %w; allow io_uring, or choose auto or posix", err)
 		}
-		return Choice{Kind: KindPosix, Refused: err}, nil
+		return Choice{Driver: core.DiskPosix, Refused: err}, nil
 	}
-	_, err := ParseKind(string(kind))
-	return Choice{}, err
+	panic("assertion failed: a disk driver is auto, uring or posix")
 }
 
 // Choice is the driver that shards get. It can still differ for one whose ring the
@@ -73,15 +72,15 @@ func (f *Folder) FS() core.FS { return f.posix.FS() }
 func (f *Folder) Driver(waker core.Waker, bounds Bounds) (core.DiskDriver, Choice, error) {
 	bounds = bounds.withDefaults()
 	choice := f.choice
-	if choice.Kind == KindUring {
+	if choice.Driver == core.DiskUring {
 		driver, err := newUring(f.posix, waker, bounds)
 		if err == nil {
 			return driver, choice, nil
 		}
-		if f.wanted == KindUring {
+		if f.wanted == core.DiskUring {
 			return nil, choice, err
 		}
-		choice = Choice{Kind: KindPosix, Refused: err}
+		choice = Choice{Driver: core.DiskPosix, Refused: err}
 	}
 	return posix.NewDriver(f.posix, waker, posix.DriverOptions{
 		OpsMax: bounds.OpsMax, FilesMax: bounds.FilesMax, Workers: bounds.Workers,

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/ring"
 	"github.com/pulsemq/pulsemq/segment/disk/disktest"
 	"github.com/pulsemq/pulsemq/segment/disk/posix"
@@ -16,8 +17,8 @@ import (
 
 // Whatever Open chooses passes the suite.
 func TestConformanceOfTheChoice(t *testing.T) {
-	for _, kind := range []Kind{KindAuto, KindPosix} {
-		t.Run(string(kind), func(t *testing.T) {
+	for _, kind := range []core.DiskChoice{core.DiskAuto, core.DiskPosix} {
+		t.Run(kind.String(), func(t *testing.T) {
 			disktest.Run(t, func(t testing.TB) disktest.Disk {
 				runtime.LockOSThread() // never unlocked: the thread ends with the test's goroutine
 				waker, err := ring.NewWaker()
@@ -32,7 +33,7 @@ func TestConformanceOfTheChoice(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if choice != folder.Choice() || (kind == KindPosix && choice != Choice{Kind: KindPosix}) {
+				if choice != folder.Choice() || (kind == core.DiskPosix && choice != Choice{Driver: core.DiskPosix}) {
 					t.Errorf("chose %+v", choice)
 				}
 				t.Cleanup(func() {
@@ -50,11 +51,11 @@ func TestConformanceOfTheChoice(t *testing.T) {
 
 func TestSecondBrokerIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	first, err := Open(dir, KindPosix)
+	first, err := Open(dir, core.DiskPosix)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = Open(dir, KindPosix)
+	_, err = Open(dir, core.DiskPosix)
 	if !errors.Is(err, posix.ErrLocked) || !strings.Contains(err.Error(), fmt.Sprintf("process %d", os.Getpid())) ||
 		!strings.Contains(err.Error(), dir) {
 		t.Fatalf("second open: %v; want one that names the process and the folder", err)
@@ -62,16 +63,9 @@ func TestSecondBrokerIsRefused(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Open(dir, KindPosix)
+	again, err := Open(dir, core.DiskPosix)
 	if err != nil {
 		t.Fatalf("open after close: %v", err)
 	}
 	_ = again.Close()
-}
-
-func TestUnknownKind(t *testing.T) {
-	_, err := Open(t.TempDir(), "iouring")
-	if err == nil || !strings.Contains(err.Error(), `"iouring"`) || !strings.Contains(err.Error(), "auto, uring and posix") {
-		t.Fatalf("error = %v, want what was given and what is allowed", err)
-	}
 }

@@ -34,14 +34,14 @@ func TestFallsBackWhenRefused(t *testing.T) {
 	}
 	refuseUring(t)
 	dir := t.TempDir()
-	if _, err := Open(dir, KindUring); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "seccomp") {
+	if _, err := Open(dir, core.DiskUring); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "seccomp") {
 		t.Fatalf("uring: %v", err)
 	}
-	folder, err := Open(dir, KindAuto)
+	folder, err := Open(dir, core.DiskAuto)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := folder.Choice(); c.Kind != KindPosix || !errors.Is(c.Refused, unix.EPERM) {
+	if c := folder.Choice(); c.Driver != core.DiskPosix || !errors.Is(c.Refused, unix.EPERM) {
 		t.Fatalf("chose %+v", c)
 	}
 	waker, err := ring.NewWaker()

@@ -6,6 +6,10 @@ import (
 	"github.com/pulsemq/pulsemq/core"
 )
 
+// chainMax is above what any driver takes, so that a chain that bites its own tail
+// is found instead of followed for ever.
+const chainMax = 1 << 16
+
 // Chain checks a chain of operations and returns how many there are. What it
 // asserts is the submitter's own code; what an operator or a disk can cause is an
 // error of the operation instead.
@@ -14,6 +18,7 @@ func Chain(op *core.DiskOp) int {
 	for ; op != nil; op = op.Next {
 		operation(op)
 		count++
+		core.Assert(count <= chainMax, "a chain has an end")
 	}
 	core.Assert(count > 0, "a chain has at least one operation")
 	return count

@@ -151,7 +151,13 @@ func testChainStopsAtWrite(f *fixture) {
 func testShortReadInChain(f *fixture) {
 	file := f.create("a")
 	short, after := read(file, 0, page), write(file, 0, filled(page, 5))
+	inside := read(file, 8*page, page)
+	f.do(write(file, page, filled(page, 4)), inside, write(file, 2*page, filled(page, 6)), sync(file))
+	f.must(&core.DiskOp{Kind: core.DiskTruncate, File: file})
 	f.do(short, after, read(file, 0, 2*page), sync(file))
+	if inside.N != 0 {
+		f.Errorf("read %d beyond the end", inside.N)
+	}
 	for _, op := range f.ended[1:] {
 		if op.Err != nil {
 			f.Fatalf("%s: %v", op.Kind, op.Err)
@@ -302,6 +308,16 @@ func testContract(f *fixture) {
 	if !panics(func() { f.Driver.Submit(&core.DiskOp{Kind: core.DiskSync, File: file}) }) {
 		f.Error("no owner: accepted")
 	}
+	loop := f.chain(sync(file), sync(file))
+	loop.Next.Next = loop
+	if !panics(func() { f.Driver.Submit(loop) }) {
+		f.Error("chain without an end: accepted")
+	}
+	f.submit(sync(file))
+	if !panics(func() { _ = f.Driver.Close() }) {
+		f.Error("close with an operation pending: accepted")
+	}
+	f.drain()
 	f.close(file)
 	if !panics(func() { f.Driver.Submit(f.chain(sync(file))) }) {
 		f.Error("closed file: accepted")

@@ -256,6 +256,7 @@ func (f *fileData) lose(dice *dice, options CrashOptions) {
 		}
 	}
 	clear(f.unsynced)
+	clear(f.forsaken)
 	f.pages = maps.Clone(f.durable)
 	f.size = math.MaxInt64 // so that truncate cuts whatever lies beyond
 	f.truncate(size)

@@ -2,7 +2,6 @@ package mem
 
 import (
 	"fmt"
-	"hash/crc32"
 	"math/rand/v2"
 	"slices"
 	"syscall"
@@ -51,24 +50,7 @@ type handle struct {
 	uses int // operations in flight
 }
 
-// flight is a chain in flight. ops are those not ended yet; the first is next.
-type flight struct {
-	ops    []flyingOp
-	due    int64 // when the first may end; set when it becomes the first
-	timed  bool
-	failed bool
-}
-
-// flyingOp is an operation as it was submitted, to notice changes.
-type flyingOp struct {
-	op       *core.DiskOp
-	copy     core.DiskOp
-	checksum uint32
-}
-
 var _ core.DiskDriver = (*Driver)(nil)
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Driver opens a driver on the file system.
 func (s *FS) Driver(options DriverOptions) *Driver {
@@ -114,34 +96,11 @@ func (d *Driver) Submit(op *core.DiskOp) bool {
 		if each.Kind == core.DiskOpen || each.Kind == core.DiskCreate {
 			each.File = 0
 		}
-		flying := flyingOp{op: each, copy: *each}
-		if each.Kind == core.DiskWrite {
-			flying.checksum = crc32.Checksum(each.Buf, castagnoli)
-		}
-		chain.ops = append(chain.ops, flying)
+		chain.ops = append(chain.ops, newFlyingOp(each))
 	}
 	d.chains = append(d.chains, chain)
 	d.pending += count
 	return true
-}
-
-func usesFile(kind core.DiskOpKind) bool {
-	switch kind {
-	case core.DiskClose, core.DiskRead, core.DiskWrite, core.DiskSync, core.DiskAllocate, core.DiskTruncate:
-		return true
-	}
-	return false
-}
-
-// usesOf counts the chain's own operations on a file.
-func (c *flight) usesOf(id core.FileID) int {
-	count := 0
-	for i := range c.ops {
-		if usesFile(c.ops[i].op.Kind) && c.ops[i].op.File == id {
-			count++
-		}
-	}
-	return count
 }
 
 func (d *Driver) handle(id core.FileID) *handle {
@@ -267,18 +226,6 @@ func (d *Driver) end(chain *flight) *core.DiskOp {
 	return op
 }
 
-// check asserts that the owner kept its hands off the operation.
-func (f *flyingOp) check() {
-	now, then := f.op, &f.copy
-	core.Assert(now.Kind == then.Kind && now.File == then.File && now.Path == then.Path &&
-		now.PathNew == then.PathNew && now.Offset == then.Offset && now.Length == then.Length &&
-		now.Next == then.Next && now.Owner == then.Owner && len(now.Buf) == len(then.Buf) &&
-		(len(now.Buf) == 0 || &now.Buf[0] == &then.Buf[0]), "an operation in flight is not changed")
-	if now.Kind == core.DiskWrite {
-		core.Assert(crc32.Checksum(now.Buf, castagnoli) == f.checksum, "a buffer being written is not changed")
-	}
-}
-
 func (d *Driver) do(op *core.DiskOp) error {
 	if !usesFile(op.Kind) {
 		if op.Kind != core.DiskOpen && op.Kind != core.DiskCreate {
@@ -306,36 +253,6 @@ func (d *Driver) open(op *core.DiskOp) error {
 	d.files[id] = handle{node: n, path: op.Path}
 	op.File = core.FileID(id + 1)
 	return nil
-}
-
-// onFile does an operation on an open file.
-func (s *FS) onFile(op *core.DiskOp, n *node, path string) (err error) {
-	switch op.Kind {
-	case core.DiskRead:
-		op.N, err = s.read(n, path, op.Buf, op.Offset)
-	case core.DiskWrite:
-		op.N, err = s.write(n, path, op.Buf, op.Offset)
-	case core.DiskSync:
-		err = s.sync(n, path)
-	case core.DiskAllocate:
-		err = s.allocate(n, path, op.Offset, op.Length)
-	case core.DiskTruncate:
-		err = s.truncate(n, path, op.Length)
-	case core.DiskClose:
-		err = s.closeNode(n, path)
-	}
-	return err
-}
-
-// wrap says what was tried, as the other disks do.
-func wrap(op *core.DiskOp, err error) error {
-	if err == nil || err == core.ErrDiskShort {
-		return err
-	}
-	if op.Path != "" {
-		return fmt.Errorf("disk: %s %q: %w", op.Kind, op.Path, operating(err))
-	}
-	return fmt.Errorf("disk: %s file %d at %d: %w", op.Kind, op.File, op.Offset, operating(err))
 }
 
 // Pending is the number of operations submitted and not yet reaped.

@@ -11,7 +11,8 @@ import (
 type FaultAction uint8
 
 const (
-	// FaultFail answers Err; nothing is done.
+	// FaultFail answers Err; nothing is done. After a failed sync of a file its
+	// unsynced content is lost in a crash even if a later sync succeeds.
 	FaultFail FaultAction = iota
 	// FaultDelay holds the operation back for Delay; driver only.
 	FaultDelay
@@ -22,6 +23,8 @@ const (
 	// FaultFlip flips bit number Bit (modulo the length) of what a read returns, or
 	// of what a write stores; the operation succeeds.
 	FaultFlip
+	// FaultLie answers success to a sync of a file or a folder that was not done.
+	FaultLie
 )
 
 // Fault is a rule: it hits the operations that match it, after Skip of them and
@@ -65,7 +68,7 @@ func (s *FS) ClearFaults() {
 }
 
 // Injected is how many operations the present rules have hit, by kind of action.
-func (s *FS) Injected() (counts [FaultFlip + 1]int) {
+func (s *FS) Injected() (counts [FaultLie + 1]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.faults {
@@ -103,6 +106,8 @@ func (f *Fault) fits(kind core.DiskOpKind) bool {
 		return kind == core.DiskWrite
 	case FaultFlip:
 		return kind == core.DiskRead || kind == core.DiskWrite
+	case FaultLie:
+		return kind == core.DiskSync || kind == core.DiskSyncDir
 	}
 	return true
 }

@@ -19,7 +19,8 @@ type page []byte
 // fileData is a file's content, now and after a power cut.
 //
 // Invariants: durable and pages hold the same page for every number that is not in
-// unsynced; the last version in unsynced is the one in pages. A key in pages, also
+// unsynced; the last version in unsynced is the one in pages; forsaken is part of
+// unsynced. A key in pages, also
 // of a nil page, is space taken.
 type fileData struct {
 	size  int64
@@ -29,10 +30,17 @@ type fileData struct {
 	durable      map[int64]page
 	unsynced     map[int64][]page
 	sizeUnsynced []int64 // sizes since the last sync, oldest first
+
+	// forsaken are unsynced pages that a failed sync has dropped from what the next
+	// one writes: the kernel marks them clean and still shows them to readers. A
+	// program that syncs again and believes it loses them in a crash.
+	forsaken map[int64]bool
 }
 
 func newFileData() *fileData {
-	return &fileData{pages: map[int64]page{}, durable: map[int64]page{}, unsynced: map[int64][]page{}}
+	return &fileData{
+		pages: map[int64]page{}, durable: map[int64]page{}, unsynced: map[int64][]page{}, forsaken: map[int64]bool{},
+	}
 }
 
 // setPage gives a page a new unsynced version.
@@ -47,6 +55,7 @@ func (f *fileData) remember(number int64, content page) {
 		versions = slices.Delete(versions, 0, 1)
 	}
 	f.unsynced[number] = versions
+	delete(f.forsaken, number) // dirty again
 }
 
 func (f *fileData) setSize(size int64) {
@@ -147,18 +156,28 @@ func (f *fileData) truncate(size int64) int64 {
 	return freed
 }
 
-// sync makes what the file holds now safe.
+// sync makes what the file holds now safe, except what a failed sync has forsaken.
 func (f *fileData) sync() {
 	for number := range f.unsynced {
+		if f.forsaken[number] {
+			continue
+		}
+		delete(f.unsynced, number)
 		if content, there := f.pages[number]; there {
 			f.durable[number] = content
 		} else {
 			delete(f.durable, number)
 		}
 	}
-	clear(f.unsynced)
 	f.sizeDurable = f.size
 	f.sizeUnsynced = nil
+}
+
+// failSync is a sync that the device refused.
+func (f *fileData) failSync() {
+	for number := range f.unsynced {
+		f.forsaken[number] = true
+	}
 }
 
 func (f *fileData) clone() *fileData {
@@ -170,5 +189,6 @@ func (f *fileData) clone() *fileData {
 		c.unsynced[number] = slices.Clone(versions)
 	}
 	c.sizeUnsynced = slices.Clone(f.sizeUnsynced)
+	c.forsaken = maps.Clone(f.forsaken)
 	return &c
 }

@@ -115,8 +115,12 @@ func (s *FS) namespace(kind core.DiskOpKind, path, pathNew string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.fail(kind, path); err != nil {
+	fault := s.match(kind, path)
+	if err := fault.failure(); err != nil {
 		return pathError(kind.String(), path, err)
+	}
+	if fault != nil && fault.Action == FaultLie {
+		return nil
 	}
 	switch kind {
 	case core.DiskMakeDir:

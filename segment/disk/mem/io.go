@@ -2,6 +2,7 @@ package mem
 
 import (
 	"errors"
+	"fmt"
 	"syscall"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -64,10 +65,14 @@ func (s *FS) write(n *node, path string, p []byte, offset int64) (int, error) {
 }
 
 func (s *FS) sync(n *node, path string) error {
-	if err := s.fail(core.DiskSync, path); err != nil {
+	fault := s.match(core.DiskSync, path)
+	if err := fault.failure(); err != nil {
+		n.file.failSync()
 		return err
 	}
-	n.file.sync()
+	if fault == nil || fault.Action != FaultLie {
+		n.file.sync()
+	}
 	return nil
 }
 
@@ -118,4 +123,34 @@ func (s *FS) take(n *node, offset, length int64) error {
 
 func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// onFile does an operation on an open file.
+func (s *FS) onFile(op *core.DiskOp, n *node, path string) (err error) {
+	switch op.Kind {
+	case core.DiskRead:
+		op.N, err = s.read(n, path, op.Buf, op.Offset)
+	case core.DiskWrite:
+		op.N, err = s.write(n, path, op.Buf, op.Offset)
+	case core.DiskSync:
+		err = s.sync(n, path)
+	case core.DiskAllocate:
+		err = s.allocate(n, path, op.Offset, op.Length)
+	case core.DiskTruncate:
+		err = s.truncate(n, path, op.Length)
+	case core.DiskClose:
+		err = s.closeNode(n, path)
+	}
+	return err
+}
+
+// wrap says what was tried, as the other disks do.
+func wrap(op *core.DiskOp, err error) error {
+	if err == nil || err == core.ErrDiskShort {
+		return err
+	}
+	if op.Path != "" {
+		return fmt.Errorf("disk: %s %q: %w", op.Kind, op.Path, operating(err))
+	}
+	return fmt.Errorf("disk: %s file %d at %d: %w", op.Kind, op.File, op.Offset, operating(err))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/segment/disk/contract"
@@ -37,6 +38,11 @@ type Driver struct {
 	queue   chan *core.DiskOp // first operations of chains
 	done    chan ended
 	workers sync.WaitGroup
+
+	// ready is how many are in done. It is an atomic beside the channel because Park
+	// looks at it after the sleep was announced: len(done) may be read before the
+	// announcement is visible, and a wake-up would be lost.
+	ready atomic.Int32
 }
 
 // ended is an operation on its way back, with the file that it opened.
@@ -117,6 +123,7 @@ func (d *Driver) work() {
 				failed = op.Err != nil
 			}
 			d.done <- ended{op, file}
+			d.ready.Add(1)
 			d.waker.Kick()
 			op = next
 		}
@@ -128,19 +135,16 @@ func (d *Driver) Flush() error { return nil }
 
 // Reap stores ended operations in out and returns how many.
 func (d *Driver) Reap(out []*core.DiskOp) int {
-	count := 0
-	for count < len(out) {
-		select {
-		case e := <-d.done:
-			d.settle(e)
-			out[count] = e.op
-			count++
-		default:
-			d.pending -= count
-			return count
-		}
+	count := min(len(out), int(d.ready.Load()))
+	for i := range count {
+		e := <-d.done
+		d.settle(e)
+		out[i] = e.op
 	}
-	d.pending -= count
+	if count > 0 {
+		d.ready.Add(-int32(count))
+		d.pending -= count
+	}
 	return count
 }
 
@@ -166,7 +170,7 @@ func (d *Driver) Pending() int { return d.pending }
 
 // Park waits until there is something to reap, the waker was kicked, or the timeout passed.
 func (d *Driver) Park(timeout int64) error {
-	if len(d.done) > 0 {
+	if d.ready.Load() > 0 {
 		return nil
 	}
 	if err := waitReadable(d.waker.FD(), timeout); err != nil {

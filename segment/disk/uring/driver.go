@@ -50,6 +50,7 @@ type Driver struct {
 	pending int // submitted and not reaped
 	native  int // completions of operations outstanding in the kernel
 	polling bool
+	broken  error // of an enter in Reap, which cannot return it; Flush and Park do
 
 	ended            []*core.DiskOp // a ring of operations to reap
 	endedMask        uint32
@@ -120,8 +121,8 @@ func (d *Driver) Submit(op *core.DiskOp) bool {
 
 // Flush hands the prepared entries to the kernel.
 func (d *Driver) Flush() error {
-	if d.kernel.prepared() == 0 {
-		return nil
+	if d.broken != nil || d.kernel.prepared() == 0 {
+		return d.broken
 	}
 	return d.enter(false, 0)
 }
@@ -163,8 +164,7 @@ func (d *Driver) Reap(out []*core.DiskOp) int {
 func (d *Driver) gather() {
 	k := d.kernel
 	if (d.native > 0 || d.polling) && k.completionsEmpty() && k.completionsWait() {
-		// Errors of this call show at the next Flush; it submits what waits, too.
-		_ = d.enter(false, 0)
+		d.nudge()
 	}
 	for {
 		user, result, ok := k.completed()
@@ -186,7 +186,14 @@ func (d *Driver) gather() {
 		d.settle(e)
 	}
 	if k.prepared() > 0 {
-		_ = d.enter(false, 0) // runs that follow a run, without waiting for the loop's next turn
+		d.nudge() // runs that follow a run, without waiting for the loop's next turn
+	}
+}
+
+// nudge is an enter whose error shows at the next Flush or Park.
+func (d *Driver) nudge() {
+	if err := d.enter(false, 0); err != nil {
+		d.broken = err
 	}
 }
 
@@ -195,6 +202,9 @@ func (d *Driver) Pending() int { return d.pending }
 
 // Park waits until there is something to reap, the waker was kicked, or the timeout passed.
 func (d *Driver) Park(timeout int64) error {
+	if d.broken != nil {
+		return d.broken
+	}
 	if !d.polling {
 		// A poll and not a read: a non-blocking eventfd answers a read at once.
 		entry := d.kernel.prepare()

@@ -5,6 +5,7 @@ package uring
 import (
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/segment/disk/posix"
@@ -18,6 +19,11 @@ type names struct {
 	queue   chan namesTask
 	done    chan namesEnded
 	workers sync.WaitGroup
+
+	// ended is how many are in done. It is an atomic beside the channel because the
+	// shard looks at it between announcing its sleep and sleeping: len(done) may be
+	// read before the announcement is visible, and a wake-up would be lost.
+	ended atomic.Int32
 }
 
 type namesTask struct {
@@ -49,18 +55,20 @@ func (n *names) work() {
 	for task := range n.queue {
 		file := n.folder.Execute(task.op, task.file)
 		n.done <- namesEnded{task.slot, file}
+		n.ended.Add(1)
 		n.waker.Kick()
 	}
 }
 
 func (n *names) submit(at int32, s *slot) { n.queue <- namesTask{at, s.op, s.file} }
 
-func (n *names) ready() bool { return len(n.done) > 0 }
+func (n *names) ready() bool { return n.ended.Load() > 0 }
 
 func (n *names) reap() (namesEnded, bool) {
-	if len(n.done) == 0 { // cheaper than a select, and this is asked in every turn
+	if !n.ready() {
 		return namesEnded{}, false
 	}
+	n.ended.Add(-1)
 	return <-n.done, true
 }
 

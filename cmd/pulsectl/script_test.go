@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// The scripts in testdata run pulsectl against a real broker: a process of its
+// own with a data folder in the script's directory.
+//
+//	broker start [FLAG...]  start it on free ports and wait until it is ready;
+//	                        sets PULSECTL_BROKERS and ADMIN
+//	broker stop             SIGTERM; it has to exit with 0
+//	broker kill             SIGKILL
+//	exits N PROGRAM ARG...  run pulsectl or pulsemq, which has to exit with N
+//	lines FILE COUNT        make a file of COUNT different lines
+//	same FILE FILE          both have the same lines, in any order
+
+const (
+	brokerReadyTime = 30 * time.Second
+	brokerStopTime  = 30 * time.Second
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"pulsectl": main})
+}
+
+func TestScripts(t *testing.T) {
+	program := buildBroker(t)
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(env *testscript.Env) error {
+			b := &scriptBroker{program: program, data: filepath.Join(env.WorkDir, "data")}
+			env.Values[brokerKey{}] = b
+			env.Defer(b.kill)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"broker": cmdBroker,
+			"lines":  cmdLines,
+			"same":   cmdSame,
+			"exits":  cmdExits,
+		},
+	})
+}
+
+// buildBroker builds pulsemq once for all scripts.
+func buildBroker(t *testing.T) string {
+	program := filepath.Join(t.TempDir(), "pulsemq")
+	out, err := exec.Command("go", "build", "-o", program, "../pulsemq").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build pulsemq: %v\n%s", err, out)
+	}
+	return program
+}
+
+type brokerKey struct{}
+
+// scriptBroker is the broker of one script.
+type scriptBroker struct {
+	program, data string
+	cmd           *exec.Cmd
+	log           bytes.Buffer
+	logged        chan struct{} // closed when the log has ended
+}
+
+// readyLine is what the broker logs once it serves.
+type readyLine struct {
+	Msg     string `json:"msg"`
+	Address string `json:"address"`
+	Admin   string `json:"admin"`
+}
+
+func (b *scriptBroker) start(flags []string) (readyLine, error) {
+	args := append([]string{"--data-dir", b.data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--set", "storage.journal-size=64MiB",
+		"--set", "storage.journal-file-size=16MiB", "--set", "storage.min-free=1MiB"}, flags...)
+	b.cmd = exec.Command(b.program, args...)
+	stderr, err := b.cmd.StderrPipe()
+	if err != nil {
+		return readyLine{}, err
+	}
+	if err := b.cmd.Start(); err != nil {
+		return readyLine{}, err
+	}
+	ready := make(chan readyLine, 1)
+	b.log.Reset()
+	b.logged = make(chan struct{})
+	go func() {
+		defer close(b.logged)
+		defer close(ready)
+		lines := bufio.NewScanner(stderr)
+		for lines.Scan() {
+			b.log.Write(append(lines.Bytes(), '\n'))
+			var line readyLine
+			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "ready" {
+				ready <- line
+			}
+		}
+	}()
+	select {
+	case line, ok := <-ready:
+		if !ok {
+			b.kill()
+			return line, fmt.Errorf("the broker ended before it was ready:\n%s", b.log.String())
+		}
+		return line, nil
+	case <-time.After(brokerReadyTime):
+		b.kill()
+		return readyLine{}, fmt.Errorf("not ready after %v:\n%s", brokerReadyTime, b.log.String())
+	}
+}
+
+func (b *scriptBroker) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), brokerStopTime)
+	defer cancel()
+	context.AfterFunc(ctx, func() {
+		if ctx.Err() == context.DeadlineExceeded {
+			_ = b.cmd.Process.Kill()
+		}
+	})
+	if err := b.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	<-b.logged
+	err := b.cmd.Wait()
+	b.cmd = nil
+	if err != nil {
+		return fmt.Errorf("the broker did not stop cleanly: %w\n%s", err, b.log.String())
+	}
+	return nil
+}
+
+func (b *scriptBroker) kill() {
+	if b.cmd == nil {
+		return
+	}
+	_ = b.cmd.Process.Kill()
+	<-b.logged
+	_ = b.cmd.Wait()
+	b.cmd = nil
+}
+
+func cmdBroker(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) == 0 {
+		ts.Fatalf("usage: broker start|stop|kill")
+	}
+	b := ts.Value(brokerKey{}).(*scriptBroker)
+	switch args[0] {
+	case "start":
+		line, err := b.start(args[1:])
+		if neg != (err != nil) {
+			ts.Fatalf("broker start: %v", err)
+		}
+		if err != nil {
+			ts.Logf("%v", err)
+			return
+		}
+		ts.Setenv(brokersEnv, line.Address)
+		ts.Setenv("ADMIN", line.Admin)
+	case "stop":
+		ts.Check(b.stop())
+	case "kill":
+		b.kill()
+	default:
+		ts.Fatalf("usage: broker start|stop|kill")
+	}
+}
+
+func cmdExits(ts *testscript.TestScript, _ bool, args []string) {
+	program := args[1]
+	if program == "pulsemq" {
+		program = ts.Value(brokerKey{}).(*scriptBroker).program
+	}
+	code := 0
+	if err := ts.Exec(program, args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		code = exit.ExitCode()
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("exits with %d, wants %s", code, args[0])
+	}
+}
+
+func cmdLines(ts *testscript.TestScript, _ bool, args []string) {
+	count, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	var b bytes.Buffer
+	for i := range count {
+		fmt.Fprintf(&b, "message %d\n", i)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b.Bytes(), 0o666))
+}
+
+func cmdSame(ts *testscript.TestScript, neg bool, args []string) {
+	count := map[string]int{}
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		count[line]++
+	}
+	for line := range strings.Lines(ts.ReadFile(args[1])) {
+		count[line]--
+	}
+	for line, n := range count {
+		if n != 0 && !neg {
+			ts.Fatalf("%q stands %d times more in %s than in %s", line, n, args[0], args[1])
+		}
+	}
+}

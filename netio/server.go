@@ -1,0 +1,202 @@
+package netio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/panjf2000/gnet/v2"
+
+	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/ring/mail"
+)
+
+const (
+	// tickTime is how often deadlines are looked at.
+	tickTime = 100 * time.Millisecond
+
+	// drainLookTime is how often a shutdown looks whether the last answer has left.
+	drainLookTime = 5 * time.Millisecond
+)
+
+// Server is the clients' listener and its reactors.
+type Server struct {
+	log    *slog.Logger
+	pin    bool
+	loops  []*loop
+	limits *connectionLimits
+	client *gnet.Client
+
+	network   core.NetworkConfig
+	listeners []*net.TCPListener
+	listener  Listener
+
+	stopping  chan struct{} // closed when Shutdown begins
+	accepting sync.WaitGroup
+	ticking   sync.WaitGroup
+}
+
+// ServerOptions makes a Server.
+type ServerOptions struct {
+	Config *core.Config
+	// Links by reactor and shard. NewServer sets Link.Reactor of each.
+	Links [][]*mail.Link
+	Views *mail.Views
+	Clock core.Clock
+	Log   *slog.Logger
+	// WindowBudgetBytes bounds the windows of all connections together; it is about
+	// the memory of the arenas.
+	WindowBudgetBytes int64
+	// CPUs says on which processor each reactor runs; nil leaves it to the kernel.
+	CPUs []int
+}
+
+// NewServer prepares the reactors. Nothing is opened to clients before Start.
+func NewServer(o ServerOptions) (*Server, error) {
+	core.Assert(len(o.Links) > 0 && len(o.Links) <= core.ReactorsMax, "there is at least one reactor")
+	s := &Server{
+		log:      o.Log,
+		pin:      o.Config.Broker.PinThreads,
+		limits:   newConnectionLimits(o.Config.Network.MaxConnections, o.Config.Network.MaxConnectionsPerIP),
+		network:  o.Config.Network,
+		stopping: make(chan struct{}),
+	}
+	settings := NewSettings(o.Config, o.WindowBudgetBytes/int64(len(o.Links)))
+	for i, links := range o.Links {
+		w, err := newWake()
+		if err != nil {
+			s.closeWakes()
+			return nil, err
+		}
+		for _, link := range links {
+			link.Reactor = w
+		}
+		l := &loop{
+			reactor: NewReactor(ReactorOptions{Index: i, Settings: settings, Clock: o.Clock, Views: o.Views, Links: links}),
+			server:  s,
+			wake:    w,
+			cpu:     -1,
+		}
+		if i < len(o.CPUs) {
+			l.cpu = o.CPUs[i]
+		}
+		l.timer = time.AfterFunc(time.Hour, w.Kick)
+		l.timer.Stop()
+		s.loops = append(s.loops, l)
+	}
+	return s, nil
+}
+
+// Start opens the listener and serves. When it fails nothing is left open.
+func (s *Server) Start() error {
+	if err := s.listen(); err != nil {
+		s.closeWakes()
+		return err
+	}
+	if err := s.startLoops(); err != nil {
+		for _, l := range s.listeners {
+			l.Close()
+		}
+		if s.client != nil {
+			_ = s.client.Stop()
+		}
+		s.closeWakes()
+		return err
+	}
+	for _, l := range s.listeners {
+		s.accepting.Add(1)
+		go s.accept(l)
+	}
+	s.ticking.Add(1)
+	go s.tick()
+	return nil
+}
+
+// tick has every reactor look at its deadlines.
+func (s *Server) tick() {
+	defer s.ticking.Done()
+	ticker := time.NewTicker(tickTime)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.stopping:
+			return
+		case <-ticker.C:
+			for _, l := range s.loops {
+				l.tickDue.Store(true)
+				l.wake.Kick()
+			}
+		}
+	}
+}
+
+// Shutdown ends the service: no new connections, new requests are refused with
+// SHUTTING_DOWN, those under way are answered until the context ends. Then every
+// connection is closed. The shards must run until it returns.
+func (s *Server) Shutdown(ctx context.Context) error {
+	close(s.stopping)
+	for _, l := range s.listeners {
+		l.Close()
+	}
+	s.accepting.Wait()
+	s.ticking.Wait()
+	for _, l := range s.loops {
+		l.drainDue.Store(true)
+	}
+	var late error
+	ticker := time.NewTicker(drainLookTime)
+	defer ticker.Stop()
+	for !s.drained() && late == nil {
+		for _, l := range s.loops {
+			l.wake.Kick()
+		}
+		select {
+		case <-ctx.Done():
+			late = fmt.Errorf("requests were still under way when the time to shut down was over: %w", context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
+	err := s.client.Stop()
+	s.closeWakes()
+	return errors.Join(late, err)
+}
+
+func (s *Server) drained() bool {
+	for _, l := range s.loops {
+		if !l.drained.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Server) closeWakes() {
+	for _, l := range s.loops {
+		l.timer.Stop()
+		l.wake.close()
+	}
+}
+
+// Addresses are where the server listens.
+func (s *Server) Addresses() []net.Addr {
+	list := make([]net.Addr, len(s.listeners))
+	for i, l := range s.listeners {
+		list[i] = l.Addr()
+	}
+	return list
+}
+
+// Stats returns the newest copies of the reactors' counters.
+func (s *Server) Stats() []*Stats {
+	list := make([]*Stats, 0, len(s.loops))
+	for _, l := range s.loops {
+		if stats := l.reactor.Stats(); stats != nil {
+			list = append(list, stats)
+		}
+	}
+	return list
+}

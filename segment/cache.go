@@ -1,0 +1,78 @@
+package segment
+
+import "github.com/pulsemq/pulsemq/core"
+
+// cache is the budget of the chunks in memory, first in, first out over all
+// partitions of the shard. Chunks that the segments hold durably are kept for
+// readers until the budget needs them; others are made durable first.
+type cache struct {
+	store          *Store
+	oldest, newest *chunk
+	bytes          int64
+}
+
+// evictLookMax bounds how many chunks one eviction looks at.
+const evictLookMax = 16
+
+func (k *cache) add(c *chunk) {
+	c.older = k.newest
+	if k.newest != nil {
+		k.newest.newer = c
+	} else {
+		k.oldest = c
+	}
+	k.newest = c
+}
+
+func (k *cache) charge(c *chunk, bytes int64) {
+	k.bytes += bytes - c.charged
+	c.charged = bytes
+	if k.bytes > k.store.options.CacheBytes {
+		k.evict(k.bytes - k.store.options.CacheBytes)
+	}
+}
+
+func (k *cache) remove(c *chunk) {
+	k.bytes -= c.charged
+	c.charged = 0
+	if c.older != nil {
+		c.older.newer = c.newer
+	} else if k.oldest == c {
+		k.oldest = c.newer
+	}
+	if c.newer != nil {
+		c.newer.older = c.older
+	} else if k.newest == c {
+		k.newest = c.older
+	}
+	c.older, c.newer = nil, nil
+}
+
+// overfull says that chunks which cannot be given up yet hold twice the budget.
+func (k *cache) overfull() bool { return k.bytes > 2*k.store.options.CacheBytes }
+
+// evict gives up about n bytes of sealed chunks, oldest first, and has those that
+// are not sealed yet made durable.
+func (k *cache) evict(n int64) {
+	c := k.oldest
+	for looked := 0; c != nil && n > 0 && looked < evictLookMax; looked++ {
+		newer := c.newer
+		switch {
+		case c.state == chunkSealed:
+			n -= c.charged
+			k.store.dropFirstChunk(c.log, c)
+		case c.state != chunkOpen:
+			n -= c.charged
+			k.store.requestFlush(c.log, c.lastIndex)
+		}
+		c = newer
+	}
+}
+
+// dropFirstChunk takes a log's oldest chunk out of memory.
+func (s *Store) dropFirstChunk(l *Log, c *chunk) {
+	core.Assert(l.chunks.at(0) == c && c.state == chunkSealed, "chunks leave memory in order, and only when the segment has them")
+	l.chunks.popFirst()
+	l.issued--
+	s.chunkFree(c)
+}

@@ -1,0 +1,4 @@
+package segment
+
+// compactTick is where compaction of sealed segments is scheduled.
+func (s *Store) compactTick() {}

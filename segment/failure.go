@@ -1,0 +1,160 @@
+package segment
+
+import (
+	"errors"
+
+	"github.com/pulsemq/pulsemq/core"
+)
+
+// fail begins the return of a log to its durable point, after a segment write or
+// sync failed. ended says that the active segment must not be written any more:
+// after a failed write or sync nobody knows what it holds behind its durable point.
+func (s *Store) fail(l *Log, err error, ended bool) {
+	if errors.Is(err, core.ErrDiskFull) {
+		s.diskFull()
+	} else {
+		s.log.Error("a segment write failed; the partition returns to its durable point", "log", l.id.String(), "err", err)
+	}
+	if l.state == logDropped {
+		return
+	}
+	l.failure = err
+	l.failEnded = l.failEnded || ended
+	l.state = logFailing
+	if !l.inFailedList {
+		l.inFailedList = true
+		s.failedList = append(s.failedList, l)
+	}
+}
+
+// settleFailed returns failed logs to their durable point once nothing of them is
+// in flight. What the journal holds is kept: it is synced first.
+func (s *Store) settleFailed() {
+	kept := s.failedList[:0]
+	for _, l := range s.failedList {
+		if l.state != logFailing {
+			l.inFailedList = false
+			continue
+		}
+		if l.writer != nil || l.inGroups > 0 {
+			kept = append(kept, l)
+			continue
+		}
+		if l.inJournalList {
+			s.journal.syncWanted = true
+			kept = append(kept, l)
+			continue
+		}
+		l.inFailedList = false
+		s.rollBack(l)
+	}
+	clear(s.failedList[len(kept):])
+	s.failedList = kept
+}
+
+// rollBack forgets every frame behind the durable point and opens a new
+// generation and term. Frames at or below it that the segment does not hold
+// durably are in the journal and in memory; they go to a new segment as copies,
+// which keep their generation.
+func (s *Store) rollBack(l *Log) {
+	err, next := l.failure, l.durableIndex+1
+	lost := l.index >= next
+	l.pending.cut(next)
+	l.cutChunks(next)
+	l.index, l.end = l.durableIndex, l.durable
+	l.writtenIndex, l.written = l.durableIndex, l.durable
+	l.placed, l.largeBytes, l.placeSync = min(l.placed, l.index), 0, false
+	l.flushIndex, l.syncIndex = min(l.flushIndex, l.index), min(l.syncIndex, l.index)
+	l.unsynced, l.unsyncedSince = 0, 0
+	l.epochs.Truncate(next)
+	l.opening, l.openNeeded, l.recordNeeded = 0, true, false
+	core.Assert(l.term < core.TermMax, "terms fit a leader epoch")
+	l.term++
+	l.generation++
+	l.generationStart = next
+	if l.failEnded {
+		s.endFailed(l)
+	}
+	l.failure, l.failEnded = nil, false
+	l.retryAt = s.mono + writerRetryNanos
+	l.state = logServing
+	if lost || !errors.Is(err, core.ErrDiskFull) {
+		l.owner.RolledBack(l, l.end, err)
+	}
+	s.kick(l)
+}
+
+// cutChunks forgets frames in memory from an index on, and takes back what was
+// handed to the writer and is not durable in the segment.
+func (l *Log) cutChunks(next core.Index) {
+	s := l.store
+	for l.chunks.len() > 0 && l.chunks.last().firstIndex >= next {
+		c := l.chunks.last()
+		if l.issued == l.chunks.len() {
+			l.issued--
+		}
+		l.chunks.popLast()
+		s.chunkFree(c)
+	}
+	for l.issued > 0 && l.chunks.at(l.issued-1).state != chunkSealed {
+		l.issued--
+	}
+	l.dirtyBytes = 0
+	for i := l.issued; i < l.chunks.len(); i++ {
+		c := l.chunks.at(i)
+		if c.lastIndex >= next {
+			c.cut(next)
+		}
+		c.snapshot = nil
+		c.segment, c.position = nil, -1
+		// Nothing is added to a chunk that was cut: its memory may lie in a write in flight no
+		// more, but what follows belongs to another generation.
+		end := int(alignUp(int64(c.used)))
+		clear(c.slab.Bytes[c.used:end])
+		c.state = chunkClosed
+		l.dirtyBytes += int64(end - c.start)
+	}
+	if l.tailSlab != nil {
+		l.tailSlab.Release()
+		l.tailSlab = nil
+	}
+}
+
+// cut shortens the chunk to the frames before an index.
+func (c *chunk) cut(next core.Index) {
+	at := c.start + FrameHeaderBytes
+	c.lastIndex, c.next = c.firstIndex-1, c.base
+	for at < c.used {
+		f := readFrameFields(c.slab.Bytes[at:])
+		if f.index >= next {
+			break
+		}
+		c.lastIndex, c.next = f.index, f.base+core.Offset(f.span)
+		at += FrameHeaderBytes + f.bytes
+	}
+	c.used, c.frameOpen, c.placedAt = at, false, 0
+	for n := len(c.points); n > 0 && int(c.points[n-1].at) >= at; n-- {
+		c.points = c.points[:n-1]
+	}
+}
+
+// endFailed ends the active segment at what is durable in it.
+func (s *Store) endFailed(l *Log) {
+	g := l.active()
+	if g == nil {
+		return
+	}
+	if l.sealed.Segment == g.header.Segment {
+		g.position, g.lastIndex, g.next = l.sealed.Position, l.sealed.Index, l.sealed.NextOffset
+	} else {
+		g.position, g.lastIndex, g.next = FileHeaderBytes, g.header.BaseIndex-1, g.header.BaseOffset
+	}
+	// The index may speak of frames that do not count; it is built again when it is asked for.
+	g.index, g.indexFrom = nil, 0
+	if g.empty() {
+		l.segments = l.segments[:len(l.segments)-1]
+		s.removeSegment(g)
+		return
+	}
+	l.rollWanted = true
+}

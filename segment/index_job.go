@@ -1,0 +1,137 @@
+package segment
+
+import "github.com/pulsemq/pulsemq/core"
+
+// indexWaiter is told when a segment's index has been loaded, or why not.
+type indexWaiter interface {
+	indexLoaded(err error)
+}
+
+// indexJob loads or rebuilds the index of one segment on a worker.
+type indexJob struct {
+	store   *Store
+	segment *segment
+	header  FileHeader
+	stem    string
+	sealed  SealedPoint
+	active  bool  // the part below upTo of a segment that is still written
+	upTo    int64 // position
+
+	index   *Index
+	holes   []Hole
+	rebuilt bool
+	err     error
+	waiters []indexWaiter
+}
+
+// indexed says whether the segment's index reaches down to an offset.
+func (g *segment) indexed(offset core.Offset) bool {
+	if g.index == nil {
+		return false
+	}
+	if g.indexFrom <= FileHeaderBytes {
+		return true
+	}
+	return len(g.index.Entries) > 0 && g.index.Entries[0].Offset <= offset
+}
+
+// loadIndex begins to load a segment's index; false when the workers are busy.
+func (s *Store) loadIndex(g *segment, w indexWaiter) bool {
+	if g.indexJob != nil {
+		g.indexJob.waiters = append(g.indexJob.waiters, w)
+		return true
+	}
+	j := &indexJob{store: s, segment: g, header: g.header, stem: g.stem(), sealed: g.end(), waiters: []indexWaiter{w}}
+	if g == g.log.active() {
+		j.active, j.upTo = true, g.position
+		if g.index != nil {
+			j.upTo = g.indexFrom
+		}
+	}
+	if !s.ports.Workers.Submit(j) {
+		return false
+	}
+	g.indexJob = j
+	return true
+}
+
+// Run does the work on a worker.
+func (j *indexJob) Run() {
+	var sc Scanner
+	if !j.active {
+		j.index, j.rebuilt, j.err = OpenIndex(j.store.ports.FS, j.stem, &j.header, j.sealed, &sc)
+		j.holes = sc.Holes
+		if j.index != nil {
+			j.err = nil // that the file could not be written costs the next start a rebuild, no more
+		}
+		return
+	}
+	f, err := j.store.ports.FS.OpenRead(j.stem + LogExtension)
+	if err != nil {
+		j.err = err
+		return
+	}
+	defer f.Close()
+	j.rebuilt = true
+	if j.err = sc.Open(f, j.upTo, &j.header); j.err != nil {
+		return
+	}
+	j.index = NewIndex(j.header.BaseOffset, j.header.BaseIndex)
+	j.err = RebuildIndex(&sc, j.index)
+}
+
+// Done takes the index over on the shard.
+func (j *indexJob) Done() {
+	g, s := j.segment, j.store
+	g.indexJob = nil
+	if j.err == nil {
+		if j.rebuilt {
+			s.stats.IndexesRebuilt++
+		}
+		if j.active && g.index != nil {
+			g.index.prepend(j.index)
+		} else if g.index == nil {
+			g.index = j.index
+		}
+		g.indexFrom = FileHeaderBytes
+		g.indexUsed = s.mono
+		s.noteHoles(g.log, j.holes)
+	}
+	for _, w := range j.waiters {
+		w.indexLoaded(j.err)
+	}
+}
+
+// prepend puts the index of a segment's beginning before that of its rest.
+func (x *Index) prepend(before *Index) {
+	for i := range x.Entries {
+		x.Entries[i].MaxTimestamp = max(x.Entries[i].MaxTimestamp, before.MaxTimestamp)
+	}
+	if before.MaxTimestamp >= x.MaxTimestamp {
+		x.MaxTimestamp, x.MaxTimestampOffset = before.MaxTimestamp, before.MaxTimestampOffset
+	}
+	x.AppendTimeLast = max(x.AppendTimeLast, before.AppendTimeLast)
+	x.Entries = append(before.Entries, x.Entries...)
+	if len(x.Entries) > 0 && x.lastEntry == 0 {
+		x.lastEntry = before.lastEntry
+	}
+}
+
+// noteHoles takes over damage that a scan of a sealed segment found.
+func (s *Store) noteHoles(l *Log, holes []Hole) {
+	for _, h := range holes {
+		if h.OffsetFirst >= h.OffsetNext {
+			continue
+		}
+		known := false
+		for _, d := range l.damaged {
+			known = known || d.Start <= h.OffsetFirst && d.Next >= h.OffsetNext
+		}
+		if !known {
+			s.stats.Damages++
+			l.damaged = append(l.damaged, DamageRange{
+				Start: h.OffsetFirst, Next: h.OffsetNext, IndexFirst: h.IndexFirst, IndexNext: h.IndexNext, Cause: h.Cause,
+			})
+		}
+	}
+}

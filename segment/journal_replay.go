@@ -1,0 +1,375 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"sort"
+
+	"github.com/pulsemq/pulsemq/core"
+)
+
+func crcOf(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
+// replayFrame is a frame of a partition found in the journal.
+type replayFrame struct {
+	index      core.Index
+	generation core.Generation
+	term       core.Term
+	base       core.Offset
+	span       uint32
+	bytes      uint32
+	kind       FrameKind
+	bad        bool // the header is good, the payload is not
+	synced     bool // the group that held it is known to have been synced
+	file       uint32
+	position   int64 // of the frame in the file
+}
+
+func (f *replayFrame) next() core.Offset { return f.base + core.Offset(f.span) }
+
+// generationStart is the record that a generation begins at an index.
+type generationStart struct {
+	generation core.Generation
+	start      core.Index
+	term       core.Term
+}
+
+// replayed is what a shard's journal says of one partition.
+type replayed struct {
+	frames      []replayFrame // in the order of the journal
+	generations []generationStart
+	checkpoint  Checkpoint // the newest values over all entries
+	checked     bool       // there was one
+	records     []uint32   // files that hold records or checkpoint entries of it
+	unknown     error      // a frame of a kind that this build does not know
+	opened      bool
+}
+
+// journalReplay is the outcome of reading a shard's journal.
+type journalReplay struct {
+	partitions map[core.PartitionID]*replayed
+	files      []*replayFile // as listed
+	floor      uint64        // groups below are not needed
+	last       uint64        // the last group accepted
+	synced     uint64        // the highest group that anything calls synced
+	sequence   uint64        // the highest sequence seen, valid or not
+	clean      bool
+	head       *replayFile // where writing goes on; nil: in a free file
+	headEnd    int64
+	damages    int
+	tornGroups int
+}
+
+// replayFile is a journal file as found.
+type replayFile struct {
+	listed journalListed
+	path   string
+	header FileHeader
+	bad    error // of the header
+	size   int64
+	first  uint64 // of its accepted groups; 0: it holds nothing needed
+	groups []replayGroup
+	zeros  bool // nothing was ever written behind the header
+	maxGen uint32
+}
+
+// replayGroup is a group found in a file, whole or only by its header.
+type replayGroup struct {
+	GroupHeader
+	file     *replayFile
+	position int64
+	whole    bool
+}
+
+func (g *replayGroup) end() int64 { return alignUp(g.position + GroupHeaderBytes + int64(g.Bytes)) }
+
+// replayJournal reads all journal files of a shard: first the groups of each,
+// then, in order of their sequence, the frames of those that count.
+func replayJournal(d *Folder, shard core.ShardID, log *slog.Logger) (*journalReplay, error) {
+	r := &journalReplay{partitions: make(map[core.PartitionID]*replayed), floor: 1}
+	var all []replayGroup
+	for _, listed := range d.journals[shard] {
+		f, err := scanJournalFile(d, shard, listed)
+		if err != nil {
+			return nil, err
+		}
+		r.files = append(r.files, f)
+		all = append(all, f.groups...)
+	}
+	sort.SliceStable(all, func(i, j int) bool {
+		if all[i].Sequence != all[j].Sequence {
+			return all[i].Sequence < all[j].Sequence
+		}
+		return all[i].whole && !all[j].whole
+	})
+	window := &scanWindow{}
+	if err := r.findFloor(d, all, window); err != nil {
+		return nil, err
+	}
+	for i := range all {
+		g := &all[i]
+		r.sequence = max(r.sequence, g.Sequence)
+		if g.whole {
+			r.synced = max(r.synced, g.Synced)
+		}
+	}
+	if err := r.walk(d, all, log); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// scanJournalFile finds the groups of one file. A missing file is loss.
+func scanJournalFile(d *Folder, shard core.ShardID, listed journalListed) (*replayFile, error) {
+	name := JournalPath(d.layout, shard, listed.number)
+	file, err := d.fs.OpenRead(name)
+	if err != nil {
+		return nil, fmt.Errorf("journal of shard %d: a file that %s lists cannot be opened; votes and acknowledged records may be lost, so this is no fresh start: %w", shard, layoutPath, err)
+	}
+	defer file.Close()
+	size, err := file.Size()
+	if err != nil {
+		return nil, err
+	}
+	f := &replayFile{listed: listed, path: name, size: size, zeros: true}
+	var w scanWindow
+	w.reset(file, size)
+	f.header, f.bad = ParseFileHeader(w.view(0, FileHeaderBytes))
+	if f.bad == nil {
+		switch h := &f.header; {
+		case h.Kind != FileJournal:
+			return nil, fmt.Errorf("%w: %s is of kind %d", ErrFileForeign, name, h.Kind)
+		case h.Incarnation != d.Incarnation || h.Layout != d.layout || h.Shard != shard || h.FileNumber != listed.number:
+			return nil, fmt.Errorf("%w: %s says incarnation %x, layout %d, shard %d, file %d", ErrFileForeign, name, h.Incarnation, h.Layout, h.Shard, h.FileNumber)
+		}
+	}
+	salted := f.bad == nil
+	for at := int64(FileHeaderBytes); at < size; {
+		b := w.view(at, core.DiskAlignment)
+		if allZero(b) {
+			at += core.DiskAlignment
+			continue
+		}
+		f.zeros = false
+		h, err := ParseGroupHeader(b)
+		if errors.Is(err, ErrGroupUnknown) && salted && h.Salt == f.header.Salt {
+			return nil, fmt.Errorf("%s at %d: %w", name, at, err)
+		}
+		if err == nil {
+			f.maxGen = max(f.maxGen, h.FileGeneration)
+		}
+		if err == nil && !salted && at == FileHeaderBytes {
+			// The header is hurt: the group that follows it says which ones belong together.
+			f.header.Salt, f.header.FileGeneration, salted = h.Salt, h.FileGeneration, true
+		}
+		if err != nil || h.Layout != d.layout || h.Shard != shard || h.Salt != f.header.Salt || h.FileGeneration != f.header.FileGeneration || h.Bytes > core.JournalGroupBytesMax {
+			at += core.DiskAlignment
+			continue
+		}
+		g := replayGroup{GroupHeader: h, file: f, position: at}
+		_, _, err = ParseGroup(w.view(at, GroupHeaderBytes+int(h.Bytes)))
+		g.whole = err == nil
+		f.groups = append(f.groups, g)
+		if g.whole {
+			at = g.end()
+		} else {
+			at += core.DiskAlignment
+		}
+	}
+	if w.unreadable > scanUnreadableMax {
+		return nil, fmt.Errorf("%s: %w", name, w.err)
+	}
+	return f, nil
+}
+
+// findFloor finds the newest record of which groups recycling has freed.
+func (r *journalReplay) findFloor(d *Folder, all []replayGroup, w *scanWindow) error {
+	return r.eachGroup(d, all, func(g *replayGroup, body []byte) error {
+		if !g.whole {
+			return nil
+		}
+		return EachFrame(body, func(_ int, h *FrameHeader, payload []byte, err error) error {
+			if err != nil || h.Kind != FrameCheckpoint {
+				return nil
+			}
+			return ParseCheckpoints(payload, func(c *Checkpoint) {
+				if c.Partition == checkpointJournal {
+					r.floor = max(r.floor, uint64(c.Commit))
+				}
+			})
+		})
+	})
+}
+
+// eachGroup reads the bodies of groups, file by file as they come.
+func (r *journalReplay) eachGroup(d *Folder, groups []replayGroup, each func(g *replayGroup, body []byte) error) error {
+	var w scanWindow
+	var open *replayFile
+	var file core.File
+	defer func() {
+		if file != nil {
+			file.Close()
+		}
+	}()
+	for i := range groups {
+		g := &groups[i]
+		if g.file != open {
+			if file != nil {
+				file.Close()
+			}
+			var err error
+			if file, err = d.fs.OpenRead(g.file.path); err != nil {
+				return err
+			}
+			w.reset(file, g.file.size)
+			open = g.file
+		}
+		if err := each(g, w.view(g.position+GroupHeaderBytes, int(g.Bytes))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// walk decides which groups count. A group counts when it follows the last one,
+// or opens a restart that names the last one. A missing or bad group is damage
+// when anything calls it synced; else it is where the journal ends.
+func (r *journalReplay) walk(d *Folder, all []replayGroup, log *slog.Logger) error {
+	r.last = r.floor - 1
+	var accepted []replayGroup
+	torn := false
+	for i := range all {
+		g := &all[i]
+		if g.Sequence <= r.last {
+			continue
+		}
+		follows := g.Sequence == r.last+1 || g.Flags&GroupRestart != 0 && g.Synced <= r.last && g.whole
+		if !follows && r.synced > r.last && !torn {
+			// What is missing in between was durable, at least its beginning.
+			missing := min(r.synced, g.Sequence-1)
+			r.damages++
+			log.Error("the journal is damaged: groups that were synced are missing", "first", r.last+1, "last", missing, "before", g.file.path)
+			accepted = append(accepted, replayGroup{GroupHeader: GroupHeader{Sequence: r.last + 1}})
+			r.last = missing
+			follows = g.Sequence == r.last+1 || g.Flags&GroupRestart != 0 && g.Synced <= r.last && g.whole
+		}
+		if !follows {
+			torn = true
+			r.tornGroups++
+			continue
+		}
+		if !g.whole {
+			if r.synced < g.Sequence {
+				torn = true
+				r.tornGroups++
+				continue
+			}
+			r.damages++
+			log.Error("the journal is damaged: a group that was synced is bad", "sequence", g.Sequence, "file", g.file.path, "position", g.position)
+		}
+		torn = false
+		if g.Flags&GroupRestart != 0 {
+			// Groups behind the one it names were cut by the recovery that wrote it.
+			for len(accepted) > 0 && accepted[len(accepted)-1].Sequence > g.Synced {
+				accepted = accepted[:len(accepted)-1]
+			}
+		}
+		accepted = append(accepted, *g)
+		r.last = g.Sequence
+		r.clean = g.Flags&GroupClean != 0
+		r.head, r.headEnd = g.file, g.end()
+		if g.file.first == 0 {
+			g.file.first = g.Sequence
+		}
+	}
+	if r.tornGroups > 0 {
+		r.clean = false
+		log.Info("the journal's torn end was cut", "groups", r.tornGroups, "last", r.last)
+	}
+	return r.collect(d, accepted)
+}
+
+// collect takes the frames of the groups that count. Of damaged ones the frames
+// that are still whole.
+func (r *journalReplay) collect(d *Folder, accepted []replayGroup) error {
+	known := accepted[:0:0]
+	for _, g := range accepted {
+		if g.file != nil {
+			known = append(known, g)
+		}
+	}
+	return r.eachGroup(d, known, func(g *replayGroup, body []byte) error {
+		synced := g.Sequence <= r.synced || g.Flags&GroupClean != 0
+		at := g.position + GroupHeaderBytes
+		for position := 0; position+FrameHeaderBytes <= len(body); {
+			h, payload, err := ParseFrame(body[position:])
+			if err != nil && !errors.Is(err, ErrFrameUnknown) && !errors.Is(err, ErrFramePayload) {
+				break // without the header nothing says where the next one begins
+			}
+			r.frame(g, &h, payload, at+int64(position), synced, err)
+			position += FrameHeaderBytes + int(h.Bytes)
+		}
+		return nil
+	})
+}
+
+func (r *journalReplay) partition(id core.PartitionID) *replayed {
+	p := r.partitions[id]
+	if p == nil {
+		p = &replayed{}
+		r.partitions[id] = p
+	}
+	return p
+}
+
+func (r *journalReplay) frame(g *replayGroup, h *FrameHeader, payload []byte, at int64, synced bool, err error) {
+	if h.Kind == FrameCheckpoint && err == nil {
+		_ = ParseCheckpoints(payload, func(c *Checkpoint) {
+			if c.Partition != checkpointJournal {
+				p := r.partition(c.Partition)
+				p.merge(c)
+				p.note(g.file.listed.number)
+			}
+		})
+		return
+	}
+	p := r.partition(h.Partition)
+	switch {
+	case errors.Is(err, ErrFrameUnknown):
+		p.unknown = fmt.Errorf("%s at %d: %w: version or kind %d, flags %#x, index %d", g.file.path, at, ErrFrameUnknown, h.Kind, h.Flags, h.Index)
+	case h.Kind == FrameGeneration:
+		if err == nil {
+			p.generations = append(p.generations, generationStart{h.Generation, h.Index, h.Term})
+			p.note(g.file.listed.number)
+		}
+	case frameIndexed(h.Kind):
+		p.frames = append(p.frames, replayFrame{
+			index: h.Index, generation: h.Generation, term: h.Term, base: h.BaseOffset, span: h.Span, bytes: h.Bytes,
+			kind: h.Kind, bad: err != nil, synced: synced, file: g.file.listed.number, position: at,
+		})
+	}
+}
+
+// note remembers that a file holds a record of the partition.
+func (p *replayed) note(file uint32) {
+	if n := len(p.records); n == 0 || p.records[n-1] != file {
+		p.records = append(p.records, file)
+	}
+}
+
+// merge takes the newest of each value. Entries come in the journal's order, and
+// each stands for itself.
+func (p *replayed) merge(c *Checkpoint) {
+	p.checked = true
+	old := p.checkpoint
+	p.checkpoint = *c
+	p.checkpoint.LogStart = max(old.LogStart, c.LogStart)
+	p.checkpoint.Term = max(old.Term, c.Term)
+	if old.Sealed.Index > c.Sealed.Index {
+		p.checkpoint.Sealed = old.Sealed
+	}
+	p.checkpoint.Durable = max(old.Durable, c.Durable)
+	p.generations = append(p.generations, generationStart{c.Generation, c.GenerationStart, c.Term})
+}

@@ -1,0 +1,318 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pulsemq/pulsemq/core"
+)
+
+const (
+	// readDepth is how many reads of one request are in flight at a time.
+	readDepth = 4
+	// readSlackBytes is what a read takes beyond the bytes it wants: it begins at an
+	// index entry, which may lie an interval before the frame.
+	readSlackBytes = core.IndexIntervalBytes + 2*core.DiskAlignment
+	readBytesMin   = 64 << 10
+	readsMax       = 1024
+)
+
+// diskRead answers a Read from a segment's file: the index says where to begin,
+// up to readDepth aligned reads fill one slab, every frame's checksum is verified.
+type diskRead struct {
+	store    *Store
+	read     *Read
+	limit    core.Offset
+	segment  *segment
+	slab     *core.Slab
+	start    int64 // file position of the slab's first byte, aligned
+	frame    int64 // file position of the frame to begin with
+	length   int
+	ops      [readDepth]core.DiskOp
+	waiting  int
+	err      error
+	acquired bool
+	inline   bool // still inside Store.Read
+	done     bool
+}
+
+// readDisk begins; true when it ended at once.
+func (s *Store) readDisk(r *Read, limit core.Offset) bool {
+	if s.reads >= readsMax {
+		r.Err = ErrStoreBusy
+		return true
+	}
+	g := r.Log.segmentAt(r.Offset)
+	if g == nil {
+		r.Err = &CorruptError{Start: r.Offset, Next: r.Offset + 1, Cause: errNoSegment}
+		return true
+	}
+	var d *diskRead
+	if n := len(s.readPool); n > 0 {
+		d = s.readPool[n-1]
+		s.readPool = s.readPool[:n-1]
+	} else {
+		d = new(diskRead)
+	}
+	s.reads++
+	*d = diskRead{store: s, read: r, limit: limit, segment: g, inline: true}
+	g.readers++ // the segment stays until the read has ended
+	d.locate()
+	d.inline = false
+	if d.done {
+		d.free()
+		return true
+	}
+	return false
+}
+
+var errNoSegment = errors.New("no segment holds the offset")
+
+// locate asks the index where to begin.
+func (d *diskRead) locate() {
+	g := d.segment
+	if !g.indexed(d.read.Offset) {
+		if !d.store.loadIndex(g, d) {
+			d.end(ErrStoreBusy)
+		}
+		return
+	}
+	g.indexUsed = d.store.mono
+	entry, ok := g.index.Find(d.read.Offset)
+	if !ok {
+		entry.Position = FileHeaderBytes
+	}
+	d.frame = entry.Position
+	d.fetch(max(readBytesMin, min(d.read.BytesMax, core.AnswerChunkBytesMax)+readSlackBytes))
+}
+
+// indexLoaded goes on once the segment's index is there.
+func (d *diskRead) indexLoaded(err error) {
+	if err != nil {
+		d.end(fmt.Errorf("index of %s: %w", d.segment.path, err))
+		return
+	}
+	d.locate()
+}
+
+// fetch reads n bytes from d.frame on.
+func (d *diskRead) fetch(n int) {
+	d.start = d.frame &^ (core.DiskAlignment - 1)
+	n = int(min(alignUp(int64(n)), d.segment.position-d.start, core.SlabBytesMax))
+	if n <= 0 {
+		d.end(nil)
+		return
+	}
+	if d.slab = d.store.ports.Slabs.Get(n); d.slab == nil {
+		d.store.cache.evict(int64(n))
+		if d.slab = d.store.ports.Slabs.Get(n); d.slab == nil {
+			d.end(ErrStoreBusy)
+			return
+		}
+	}
+	d.length = n
+	if d.acquired || d.store.files.acquire(d.segment, d) {
+		d.acquired = true
+		d.submit()
+	}
+}
+
+func (d *diskRead) fileReady(g *segment) {
+	if g.fileError != nil {
+		d.end(g.fileError)
+		return
+	}
+	d.acquired = true
+	d.submit()
+}
+
+func (d *diskRead) submit() {
+	part := int(alignUp(int64((d.length + readDepth - 1) / readDepth)))
+	part = max(part, 64<<10)
+	d.err = nil
+	d.waiting = 1 // so that nothing ends before all are submitted
+	for i, at := 0, 0; at < d.length; i, at = i+1, at+part {
+		n := min(part, d.length-at)
+		d.ops[i] = core.DiskOp{Kind: core.DiskRead, File: d.segment.file, Buf: d.slab.Bytes[at : at+n], Offset: d.start + int64(at), Owner: d}
+		d.waiting++
+		if !d.store.ports.Disk.Submit(&d.ops[i]) {
+			d.waiting--
+			if d.err == nil {
+				d.err = ErrStoreBusy
+			}
+			break
+		}
+	}
+	d.waiting--
+	if d.waiting == 0 {
+		d.parse()
+	}
+}
+
+// Complete takes an ended read.
+func (d *diskRead) Complete(op *core.DiskOp) {
+	d.waiting--
+	d.store.stats.ReadBytes += uint64(op.N)
+	if op.Err != nil && d.err == nil {
+		d.err = op.Err
+	}
+	if op.Err == nil && op.N < len(op.Buf) {
+		clear(op.Buf[op.N:]) // behind the file's end
+	}
+	if d.waiting == 0 {
+		d.parse()
+	}
+}
+
+// parse takes the batches out of what was read.
+func (d *diskRead) parse() {
+	r, g := d.read, d.segment
+	if d.err != nil {
+		if errors.Is(d.err, ErrStoreBusy) {
+			d.end(d.err)
+			return
+		}
+		d.store.log.Error("a read failed", "file", g.path, "position", d.start, "err", d.err)
+		d.end(&CorruptError{Start: r.Next, Next: d.offsetBehind(d.start + int64(d.length)), Cause: d.err})
+		return
+	}
+	b := d.slab.Bytes[:d.length]
+	at := int(d.frame - d.start)
+	took := false
+	for at < len(b) {
+		if at%core.DiskAlignment != 0 && allZero(b[at:min(len(b), int(alignUp(int64(at))))]) {
+			at = int(alignUp(int64(at)))
+			continue
+		}
+		if at+FrameHeaderBytes > len(b) {
+			break
+		}
+		h, err := ParseFrameHeader(b[at:])
+		if err != nil {
+			if !took {
+				d.damage(d.start+int64(at), nil, err)
+				return
+			}
+			break
+		}
+		n := FrameHeaderBytes + int(h.Bytes)
+		if h.Kind != FrameData || h.Next() <= r.Next {
+			at += n
+			continue
+		}
+		if at+n > len(b) {
+			break // not whole
+		}
+		payload := b[at+FrameHeaderBytes : at+n]
+		if crcOf(payload) != h.PayloadCRC {
+			if !took {
+				d.damage(d.start+int64(at), &h, ErrFramePayload)
+				return
+			}
+			break
+		}
+		f := frameFields{kind: h.Kind, index: h.Index, base: h.BaseOffset, span: h.Span, bytes: int(h.Bytes)}
+		run, more := r.take(&f, payload, d.limit)
+		if len(run) > 0 && !d.store.copySmall(r, run) {
+			r.Slices = append(r.Slices, run)
+			if !took {
+				d.slab.Retain()
+				r.Slabs = append(r.Slabs, d.slab)
+			}
+		}
+		took = took || len(run) > 0
+		at += n
+		if !more {
+			d.end(nil)
+			return
+		}
+	}
+	if r.Bytes > 0 {
+		d.end(nil)
+		return
+	}
+	// Nothing yet: the frame is larger than what was read, or lies further on.
+	frame := d.start + int64(at)
+	if frame >= g.position {
+		d.end(d.behind())
+		return
+	}
+	whole := frame == d.frame && d.length >= int(min(core.SlabBytesMax, g.position-d.start))
+	d.slab.Release()
+	d.slab = nil
+	if whole {
+		d.damage(frame, nil, ErrFrameShort)
+		return
+	}
+	d.frame = frame
+	d.fetch(core.SlabBytesMax)
+}
+
+// behind is what a read says that met the end of its segment without a batch: the
+// offsets up to the next segment are not there.
+func (d *diskRead) behind() error {
+	return &CorruptError{Start: d.read.Next, Next: max(d.segment.next, d.read.Next+1), Cause: errNoSegment}
+}
+
+// damage takes note of a frame that is not what was written, and answers the
+// range that it held.
+func (d *diskRead) damage(position int64, h *FrameHeader, cause error) {
+	r, l := d.read, d.read.Log
+	start, next := r.Next, core.Offset(0)
+	if h != nil {
+		start, next = h.BaseOffset, h.Next()
+	} else {
+		next = d.offsetBehind(position + 1)
+	}
+	next = max(next, start+1)
+	d.store.stats.Damages++
+	d.store.log.Error("a read met damage", "file", d.segment.path, "position", position, "offsets", fmt.Sprintf("[%d, %d)", start, next), "err", cause)
+	l.damaged = append(l.damaged, DamageRange{Start: start, Next: next, Cause: cause})
+	if start > r.Offset {
+		// What lies before is good; the reader meets the range with its next read.
+		d.limit = start
+		d.end(nil)
+		return
+	}
+	d.end(&CorruptError{Start: start, Next: next, Cause: cause})
+}
+
+// offsetBehind is the base offset of the first indexed frame at or behind a position.
+func (d *diskRead) offsetBehind(position int64) core.Offset {
+	if d.segment.index == nil {
+		return max(d.segment.next, d.read.Next+1)
+	}
+	for _, e := range d.segment.index.Entries {
+		if e.Position >= position {
+			return e.Offset
+		}
+	}
+	return d.segment.next
+}
+
+func (d *diskRead) end(err error) {
+	r := d.read
+	r.Err = err
+	if d.slab != nil {
+		d.slab.Release()
+		d.slab = nil
+	}
+	if d.acquired {
+		d.store.files.release(d.segment)
+	}
+	d.acquired, d.done = false, true
+	d.segment.readers--
+	d.store.reads--
+	d.store.segmentUnused(d.segment)
+	if d.inline {
+		return
+	}
+	d.free()
+	r.Owner.ReadDone(r)
+}
+
+func (d *diskRead) free() {
+	s := d.store
+	d.read, d.segment, d.store = nil, nil, nil
+	s.readPool = append(s.readPool, d)
+}

@@ -1,0 +1,196 @@
+package segment
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/pulsemq/pulsemq/core"
+)
+
+// segmentEnded takes leave of a log's last segment: what is written to it is
+// durable. Its index goes to a file, and what was reserved behind its end is
+// given back.
+func (s *Store) segmentEnded(l *Log, g *segment) {
+	s.stats.Rolls++
+	l.rollWanted = false
+	l.stateBytes = max(l.stateBytes, s.options.StateBytes) // a state stands at each roll
+	s.submitSmall(&segmentSave{store: s, segment: g, header: g.header, stem: g.stem(), end: g.position, index: g.index, whole: g.indexFrom <= FileHeaderBytes && g.index != nil})
+	g.allocated = g.position
+}
+
+// segmentSave is the job that settles the files of an ended segment.
+type segmentSave struct {
+	store   *Store
+	segment *segment
+	header  FileHeader
+	stem    string
+	end     int64
+	index   *Index // not changed any more
+	whole   bool
+	err     error
+}
+
+// Run does the work on a worker. A failure costs room or a rebuild, nothing else.
+func (j *segmentSave) Run() {
+	files := j.store.ports.FS
+	if j.whole {
+		j.err = SaveIndex(files, j.stem+IndexExtension, &j.header, j.index)
+	}
+	f, err := files.Open(j.stem + LogExtension)
+	if err != nil {
+		j.err = err
+		return
+	}
+	defer f.Close()
+	if err := f.Truncate(j.end); err != nil {
+		j.err = err
+	}
+}
+
+// Done logs what went wrong.
+func (j *segmentSave) Done() {
+	if j.err != nil && !errors.Is(j.err, fs.ErrNotExist) {
+		j.store.log.Warn("the files of an ended segment could not be settled", "segment", j.stem, "err", j.err)
+	}
+}
+
+// jobsMax bounds the small jobs that wait for a worker.
+const jobsMax = 4096
+
+// submitSmall hands a job to the workers, or keeps it for the next turn.
+func (s *Store) submitSmall(j core.Job) {
+	if len(s.jobs) == 0 && s.ports.Workers.Submit(j) {
+		return
+	}
+	if len(s.jobs) < jobsMax {
+		s.jobs = append(s.jobs, j)
+	}
+}
+
+func (s *Store) submitJobs() {
+	for len(s.jobs) > 0 && s.ports.Workers.Submit(s.jobs[0]) {
+		s.jobs[0] = nil
+		s.jobs = append(s.jobs[:0], s.jobs[1:]...)
+	}
+}
+
+// takeSnapshot asks the owner for its state at the log's end. It becomes a .state
+// file once the segment holds that point durably.
+func (s *Store) takeSnapshot(l *Log) {
+	c := l.chunks.last()
+	if c == nil || l.stateBusy || l.state != logServing || l.opening != 0 || l.openNeeded || c.state == chunkSealed && c.segment != l.active() {
+		return
+	}
+	if c.state == chunkOpen {
+		s.chunkClose(c)
+	}
+	c.snapshot = l.owner.Snapshot(nil)
+	if c.snapshot == nil {
+		c.snapshot = []byte{}
+	}
+	l.stateBusy = true
+	l.stateBytes = 0
+	l.stateTerm, l.stateGeneration = l.term, l.generation
+	if c.state == chunkSealed {
+		s.writeState(l, c)
+		return
+	}
+	s.requestFlush(l, c.lastIndex)
+}
+
+// sealedMoved goes on with what waited for frames to be durable in the segment.
+func (s *Store) sealedMoved(l *Log) {
+	for i := l.issued - 1; i >= 0; i-- {
+		if c := l.chunks.at(i); c.snapshot != nil && c.state == chunkSealed {
+			s.writeState(l, c)
+			break
+		}
+	}
+}
+
+// writeState has a worker make a snapshot durable.
+func (s *Store) writeState(l *Log, c *chunk) {
+	w := &StateWrite{Files: s.ports.FS, Dir: l.id.dir(), Segment: c.segment.header, State: State{
+		Index: c.lastIndex, Term: l.stateTerm, Generation: l.stateGeneration, Segment: c.segment.header.Segment,
+		Position: c.position + int64(c.bytes()), NextOffset: c.next, LogStart: min(l.start, c.next), Epochs: l.epochs.Clone(), Owner: c.snapshot,
+	}}
+	c.snapshot = nil
+	w.State.Epochs.Truncate(c.lastIndex + 1)
+	g := c.segment
+	w.Ended = func(w *StateWrite) {
+		l.stateBusy = false
+		if l.state == logDropped {
+			return
+		}
+		if w.Err != nil {
+			s.log.Warn("a state file could not be written", "log", l.id.String(), "err", w.Err)
+			l.stateBytes = s.options.StateBytes
+			l.stateRetryAt = s.mono + writerRetryNanos
+			return
+		}
+		s.stats.StatesWritten++
+		l.stateIndex = w.State.Index
+		g.statePoint, g.stateVerified = w.State.Index, true
+	}
+	s.submitSmall(w)
+}
+
+// removeFile unlinks a file that nothing uses any more.
+func (s *Store) removeFile(name string) { s.submitSmall(&fileRemove{store: s, names: []string{name}}) }
+
+// removeSegment takes a segment's files away, once no read uses them.
+func (s *Store) removeSegment(g *segment) {
+	g.removing = true
+	s.segmentUnused(g)
+}
+
+// segmentUnused removes a segment that waited for its last reader.
+func (s *Store) segmentUnused(g *segment) {
+	if !g.removing || g.readers > 0 || g.users > 0 || g.indexJob != nil || g.removed {
+		return
+	}
+	if g.file != 0 && !s.files.close(g) {
+		s.kickRemoval = append(s.kickRemoval, g)
+		return
+	}
+	g.removed = true
+	g.index = nil
+	stem := g.stem()
+	s.submitSmall(&fileRemove{store: s, names: []string{stem + StateExtension, stem + IndexExtension, stem + LogExtension}, dir: g.log.id.dir()})
+}
+
+// removeSegmentNow is removeSegment at start-up.
+func (s *Store) removeSegmentNow(g *segment) error {
+	r := fileRemove{store: s, names: []string{g.stem() + StateExtension, g.stem() + IndexExtension, g.stem() + LogExtension}, dir: g.log.id.dir()}
+	r.Run()
+	return r.err
+}
+
+// fileRemove is the job that unlinks files and syncs their folder.
+type fileRemove struct {
+	store *Store
+	names []string
+	dir   string
+	err   error
+}
+
+// Run unlinks; a missing file is no failure.
+func (j *fileRemove) Run() {
+	for _, name := range j.names {
+		if err := j.store.ports.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			j.err = err
+		}
+	}
+	if j.dir != "" {
+		if err := j.store.ports.FS.SyncDir(j.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			j.err = err
+		}
+	}
+}
+
+// Done logs what went wrong.
+func (j *fileRemove) Done() {
+	if j.err != nil {
+		j.store.log.Warn("files could not be removed", "files", j.names, "err", j.err)
+	}
+}

@@ -1,0 +1,74 @@
+package segment
+
+import (
+	"path"
+
+	"github.com/pulsemq/pulsemq/core"
+)
+
+// segment is one file of a log.
+//
+// Invariants: frames with an index in [header.BaseIndex, the next segment's base)
+// and no others count; position is a multiple of core.DiskAlignment.
+type segment struct {
+	log    *Log
+	header FileHeader
+	path   string
+
+	position  int64 // end of what was written, or is being written
+	allocated int64 // up to where the file has been reserved
+	lastIndex core.Index
+	next      core.Offset // after its last frame
+	createdAt int64       // wall clock, for rolls by age
+
+	index      *Index // nil while it is not loaded
+	indexFrom  int64  // of the active segment: below this position the index has not been built
+	indexJob   *indexJob
+	indexUsed  int64 // monotonic
+	appendLast int64 // wall clock of its newest frame; 0 unknown
+
+	statePoint    core.Index // of its .state file; 0 none
+	stateVerified bool       // written and read back by this process, or found valid
+	removing      bool
+	removed       bool
+	readers       int // reads in flight; the file is not removed under them
+
+	file      core.FileID
+	opening   bool
+	users     int
+	fileError error
+	waiters   []fileWaiter
+	older     *segment // in the list of open files without a user
+	newer     *segment
+	listed    bool
+}
+
+func (g *segment) stem() string {
+	return path.Join(g.log.id.dir(), SegmentName(g.header.BaseOffset, g.header.Segment))
+}
+
+func (g *segment) empty() bool { return g.position <= FileHeaderBytes }
+
+// end is the point up to which the segment is written.
+func (g *segment) end() SealedPoint {
+	return SealedPoint{Segment: g.header.Segment, Position: g.position, Index: g.lastIndex, NextOffset: g.next}
+}
+
+func (l *Log) newSegment(number core.SegmentNumber, base core.Offset, index core.Index, salt uint64) *segment {
+	g := &segment{log: l, header: FileHeader{
+		Kind: FileSegment, Incarnation: l.store.folder.Incarnation, Topic: l.id.Topic, Partition: l.id.Partition,
+		Number: l.id.Number, Segment: number, BaseOffset: base, BaseIndex: index, Salt: salt,
+	}}
+	g.path = g.stem() + LogExtension
+	g.position, g.lastIndex, g.next = FileHeaderBytes, index-1, base
+	g.createdAt = l.store.wall
+	return g
+}
+
+// active is the segment that is written to, or nil.
+func (l *Log) active() *segment {
+	if n := len(l.segments); n > 0 {
+		return l.segments[n-1]
+	}
+	return nil
+}

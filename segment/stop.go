@@ -1,0 +1,63 @@
+package segment
+
+// Stop begins a clean stop: appends are refused, everything is flushed and
+// synced, and the journal's last group says so. Keep driving the store until
+// Stopped.
+func (s *Store) Stop() {
+	s.stopping = true
+}
+
+// Stopped says whether the clean mark is durable.
+func (s *Store) Stopped() bool { return s.stopped }
+
+// stopStep goes on with the stop; it is called once per turn.
+func (s *Store) stopStep() {
+	if s.stopped || s.journal.err != nil {
+		return
+	}
+	idle := len(s.placeList) == 0 && len(s.failedList) == 0 && len(s.jobs) == 0 && len(s.dropping) == 0
+	for _, l := range s.logs {
+		if !s.stopLog(l) {
+			idle = false
+		}
+	}
+	j := s.journal
+	if !idle || j.inFlight > 0 || j.syncing || j.held != nil || j.closing != nil {
+		return
+	}
+	j.closing = func(g *journalGroup) {
+		g.flags = GroupClean
+		g.sync = true
+	}
+}
+
+// stopLog sees to it that nothing of a log is at risk; true when nothing is.
+func (s *Store) stopLog(l *Log) bool {
+	if l.state != logServing {
+		return false
+	}
+	if l.writer != nil || l.inGroups > 0 {
+		return false
+	}
+	if l.pending.count > 0 {
+		if l.retryAt <= s.mono {
+			s.requestSync(l)
+		}
+		return l.retryAt > s.mono
+	}
+	// A tail that the journal holds stays there, unless reading it at the next start
+	// would take long.
+	if l.dirtyBytes >= copyForwardBytesMax && l.retryAt <= s.mono && !s.full {
+		s.requestFlush(l, l.index)
+		return false
+	}
+	if l.stateBytes >= stopStateBytesMin && !l.stopState && !s.full {
+		l.stopState = true
+		s.takeSnapshot(l)
+	}
+	return !l.stateBusy
+}
+
+// stopStateBytesMin is how many bytes of frames behind the last state are worth a
+// new one at the stop.
+const stopStateBytesMin = 1 << 20

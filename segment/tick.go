@@ -1,0 +1,149 @@
+package segment
+
+import "github.com/pulsemq/pulsemq/core"
+
+const (
+	// tickLogsMax bounds how many logs one Tick looks at; it goes round.
+	tickLogsMax = 512
+	// tickFlushesMax bounds how many idle logs one Tick sends to their segments.
+	tickFlushesMax = 8
+)
+
+// activate puts a log among those that Tick looks at: it holds memory or files.
+func (s *Store) activate(l *Log) {
+	if !l.inActiveList {
+		l.inActiveList = true
+		s.activeList = append(s.activeList, l)
+	}
+}
+
+// Tick does what time asks for: flush.ms, segment rolls, states, retention, idle
+// partitions, the free space. now is the monotonic clock; the wall clock is read
+// from the port.
+func (s *Store) Tick(now int64) {
+	s.mono = now
+	s.watchClock(s.ports.Clock.Now(), now)
+	s.submitJobs()
+	removals := s.kickRemoval
+	s.kickRemoval = nil
+	for _, g := range removals {
+		s.segmentUnused(g)
+	}
+	s.tickRisk()
+	s.watchSpace()
+	flushes := 0
+	for n := min(len(s.activeList), tickLogsMax); n > 0; n-- {
+		if s.activeNext >= len(s.activeList) {
+			s.activeNext = 0
+		}
+		if len(s.activeList) == 0 {
+			break
+		}
+		l := s.activeList[s.activeNext]
+		if l.state == logDropped || s.tickLog(l, &flushes) {
+			last := len(s.activeList) - 1
+			s.activeList[s.activeNext] = s.activeList[last]
+			s.activeList[last] = nil
+			s.activeList = s.activeList[:last]
+			l.inActiveList = false
+			continue
+		}
+		s.activeNext++
+	}
+	s.compactTick()
+}
+
+// tickRisk syncs batch and none topics whose time is up, and forgets those
+// without anything at risk.
+func (s *Store) tickRisk() {
+	kept := s.unsyncedList[:0]
+	for _, l := range s.unsyncedList {
+		if l.pending.count == 0 || l.state == logDropped {
+			l.inUnsyncedList = false
+			continue
+		}
+		kept = append(kept, l)
+		if l.options.Durability != core.DurabilityNone && s.mono-l.unsyncedSince >= l.options.FlushNanos {
+			s.requestSync(l)
+		}
+	}
+	clear(s.unsyncedList[len(kept):])
+	s.unsyncedList = kept
+}
+
+// journalRolled syncs what none topics wrote directly: they are synced at the
+// journal's rotation at the latest.
+func (s *Store) journalRolled() {
+	for _, l := range s.unsyncedList {
+		s.requestSync(l)
+	}
+}
+
+// tickLog does one log's chores. True: it holds nothing any more.
+func (s *Store) tickLog(l *Log, flushes *int) bool {
+	if l.state != logServing {
+		return false
+	}
+	if l.retryAt != 0 && l.retryAt <= s.mono {
+		l.retryAt = 0
+		s.kick(l)
+	}
+	if g := l.active(); g != nil && !g.empty() && s.wall-g.createdAt >= l.options.SegmentNanos && !s.clockJumped {
+		l.rollWanted = true
+	}
+	if l.stateBytes >= s.options.StateBytes && !l.stateBusy && l.stateRetryAt <= s.mono {
+		s.takeSnapshot(l)
+	}
+	s.retain(l)
+	if s.mono-l.usedAt < s.options.IdleNanos || l.pending.count > 0 {
+		return false
+	}
+	if l.issued < l.chunks.len() || l.lastIssued() > l.sealed.Index {
+		if *flushes < tickFlushesMax && !s.full {
+			*flushes++
+			s.requestFlush(l, l.index)
+		}
+		return false
+	}
+	return s.rest(l)
+}
+
+// rest gives up what an idle log holds in memory and its files.
+func (s *Store) rest(l *Log) bool {
+	if l.writer != nil || l.stateBusy || len(l.trims) > 0 {
+		return false
+	}
+	for l.chunks.len() > 0 {
+		s.dropFirstChunk(l, l.chunks.at(0))
+	}
+	l.chunks = chunkDeque{}
+	l.pending = pendingRing{}
+	if l.tailSlab != nil {
+		l.tailSlab.Release()
+		l.tailSlab = nil
+	}
+	l.tailBytes = tailBytesMin
+	held := false
+	for _, g := range l.segments {
+		if g.users > 0 || g.indexJob != nil || g.readers > 0 {
+			held = true
+			continue
+		}
+		if g.file != 0 && !s.files.close(g) {
+			held = true
+		}
+		if g.index != nil && (g != l.active() || len(g.index.Entries) > idleIndexEntriesMax) {
+			s.dropIndex(g)
+		}
+	}
+	return !held && l.options.RetentionNanos < 0
+}
+
+// idleIndexEntriesMax is how large an idle active segment's index may be and stay.
+const idleIndexEntriesMax = 16
+
+// dropIndex forgets a segment's index; it is loaded or rebuilt when asked for.
+func (s *Store) dropIndex(g *segment) {
+	g.index = nil
+	g.indexFrom = g.position
+}

@@ -1,0 +1,418 @@
+package segment
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/pulsemq/pulsemq/core"
+)
+
+// VerifySummary counts what Verify looked at and found.
+type VerifySummary struct {
+	Line         string `json:"line"` // "summary"
+	Partitions   int    `json:"partitions"`
+	Segments     int    `json:"segments"`
+	Indexes      int    `json:"indexes"`
+	States       int    `json:"states"`
+	JournalFiles int    `json:"journal_files"`
+	Groups       int64  `json:"groups"`
+	Frames       int64  `json:"frames"` // in segments, marks not counted
+	Batches      int64  `json:"batches"`
+	Records      int64  `json:"records"`
+	Bytes        int64  `json:"bytes"` // read
+	Discarded    int64  `json:"discarded_frames"`
+	Damages      int    `json:"damages"`
+	Torn         int    `json:"torn"`
+	Warnings     int    `json:"warnings"`
+}
+
+// Sound says that nothing that was durable is missing or changed.
+func (s *VerifySummary) Sound() bool { return s.Damages == 0 }
+
+func (s *VerifySummary) text() string {
+	verdict := "sound"
+	if !s.Sound() {
+		verdict = fmt.Sprintf("DAMAGED in %d places", s.Damages)
+	}
+	return fmt.Sprintf("%s: %d partitions, %d segments, %d frames, %d batches, %d records, %d indexes, %d states, %d journal files with %d groups, "+
+		"%d bytes read, %d frames of void generations, %d torn tails, %d warnings",
+		verdict, s.Partitions, s.Segments, s.Frames, s.Batches, s.Records, s.Indexes, s.States, s.JournalFiles, s.Groups,
+		s.Bytes, s.Discarded, s.Torn, s.Warnings)
+}
+
+// Verify reads a whole data folder and reports every damage: checksums of all
+// frames, groups, batches, headers, indexes and states; offsets and indexes
+// that do not follow; files that are missing, overlap or belong elsewhere; states
+// and indexes that do not fit their segments. It changes nothing.
+//
+// It must not read while a broker writes: what is half written would look
+// damaged. The caller holds the data folder's lock, or was told to go ahead, in
+// which case only what is sealed can be judged. Bytes that no write, group or
+// checkpoint calls durable and that are not whole are torn, not damaged: that is
+// what a crash leaves and what recovery cuts. The last group of a journal that
+// was damaged cannot be told from a torn one.
+//
+// The error is about reading the folder at all; damage is in the report and summary.
+func Verify(files core.FS, r *Report) (VerifySummary, error) {
+	v := &verifier{files: files, report: r, journal: map[core.PartitionID]*journaled{}}
+	v.sum.Line = "summary"
+	err := v.run()
+	v.sum.Damages, v.sum.Torn, v.sum.Warnings = r.Damages, r.Torn, r.Warnings
+	if err == nil {
+		r.add(&v.sum)
+	}
+	if e := r.Flush(); err == nil {
+		err = e
+	}
+	return v.sum, err
+}
+
+type verifier struct {
+	files       core.FS
+	report      *Report
+	sum         VerifySummary
+	incarnation [16]byte
+	known       bool // the incarnation is
+	journal     map[core.PartitionID]*journaled
+	scanner     Scanner
+	journals    JournalScanner
+	index       Index
+}
+
+// journaled is what the journals say of one partition.
+type journaled struct {
+	durable  core.Index
+	logStart core.Offset
+	starts   map[core.Generation]core.Index
+	runs     []frameRun
+}
+
+func (v *verifier) of(id core.PartitionID) *journaled {
+	j := v.journal[id]
+	if j == nil {
+		j = &journaled{starts: map[core.Generation]core.Index{}}
+		v.journal[id] = j
+	}
+	return j
+}
+
+// begins takes note that a generation begins at an index, or before it.
+func (j *journaled) begins(g core.Generation, at core.Index) {
+	if was, ok := j.starts[g]; !ok || at < was {
+		j.starts[g] = at
+	}
+}
+
+func (v *verifier) run() error {
+	if err := v.meta(); err != nil {
+		return err
+	}
+	top, err := v.files.List(".")
+	if err != nil {
+		return err
+	}
+	for _, e := range top {
+		if layout, ok := parseLayoutDir(e.Name); ok && e.IsDir {
+			if err := v.layout(e.Name, layout); err != nil {
+				return err
+			}
+		}
+	}
+	topics, err := v.files.List(TopicsDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for _, e := range topics {
+		dir := path.Join(TopicsDir, e.Name)
+		topic, err := core.ParseTopicID(e.Name)
+		if err != nil || !e.IsDir {
+			v.report.warn(dir, "is no topic's folder")
+			continue
+		}
+		if err := v.topic(dir, topic); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// meta checks the files of meta/ and learns the folder's incarnation.
+func (v *verifier) meta() error {
+	entries, err := v.files.List(MetaDir)
+	if err != nil {
+		return fmt.Errorf("this is no data folder, or its %s/ is lost: %w", MetaDir, err)
+	}
+	for _, e := range entries {
+		name := path.Join(MetaDir, e.Name)
+		if IsUnfinished(name) {
+			v.report.warn(name, "was never completed")
+			continue
+		}
+		b, err := readFile(v.files, name, indexFileBytesMax)
+		if err == nil {
+			err = checkMetaFile(b)
+		}
+		if err != nil {
+			v.report.damaged(name, "%v", err)
+			continue
+		}
+		v.sum.Bytes += int64(len(b))
+		h, _ := ParseFileHeader(b)
+		v.owned(name, &h)
+	}
+	if !v.known {
+		v.report.damaged(MetaDir, "no file says which incarnation the folder is")
+	}
+	return nil
+}
+
+// owned compares a file's incarnation with the folder's.
+func (v *verifier) owned(name string, h *FileHeader) bool {
+	if !v.known {
+		v.incarnation, v.known = h.Incarnation, true
+	}
+	if h.Incarnation != v.incarnation {
+		v.report.damaged(name, "foreign file: incarnation %x, the folder is %x", h.Incarnation, v.incarnation)
+		return false
+	}
+	return true
+}
+
+func parseLayoutDir(name string) (uint32, bool) {
+	var n uint32
+	if _, err := fmt.Sscanf(name, "layout-%d", &n); err != nil || LayoutDir(n) != name {
+		return 0, false
+	}
+	return n, true
+}
+
+// layout checks the journals of all shards of a layout.
+func (v *verifier) layout(dir string, layout uint32) error {
+	shards, err := v.files.List(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range shards {
+		var n core.ShardID
+		if _, err := fmt.Sscanf(e.Name, "shard-%d", &n); err != nil || path.Join(dir, e.Name) != ShardDir(layout, n) {
+			v.report.warn(path.Join(dir, e.Name), "is no shard's folder")
+			continue
+		}
+		if err := v.shard(layout, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// journalEnds is what joins one journal file to the next.
+type journalEnds struct {
+	name     string
+	size     int64
+	first    GroupHeader
+	expected uint64
+	torn     *DamageLine // said only when no later file turns it into damage
+	synced   uint64
+}
+
+func (v *verifier) shard(layout uint32, shard core.ShardID) error {
+	dir := ShardDir(layout, shard)
+	entries, err := v.files.List(dir)
+	if err != nil {
+		return err
+	}
+	var ends []journalEnds
+	for _, e := range entries {
+		name := path.Join(dir, e.Name)
+		var number uint32
+		if _, err := fmt.Sscanf(e.Name, "journal-%d.jnl", &number); err != nil || JournalPath(layout, shard, number) != name {
+			v.report.warn(name, "is no journal file")
+			continue
+		}
+		v.sum.JournalFiles++
+		if err := v.journalFile(name, FileHeader{Layout: layout, Shard: shard, FileNumber: number}, &ends); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(ends, func(a, b journalEnds) int { return cmp.Compare(a.first.Sequence, b.first.Sequence) })
+	for i := range ends {
+		e := &ends[i]
+		var later uint64
+		for _, l := range ends[i+1:] {
+			later = max(later, l.synced)
+		}
+		missing := false
+		if i+1 < len(ends) {
+			next := &ends[i+1].first
+			restart := next.Flags&GroupRestart != 0 && next.Synced < e.expected
+			missing = next.Sequence != e.expected && !restart
+		}
+		switch {
+		case missing && later >= e.expected:
+			v.report.damage(DamageLine{File: e.name, What: fmt.Sprintf("groups of sequence [%d, %d) are missing, %s calls them synced",
+				e.expected, ends[i+1].first.Sequence, ends[i+1].name)})
+		case e.torn != nil:
+			v.report.damage(*e.torn)
+		}
+	}
+	return nil
+}
+
+func (v *verifier) journalFile(name string, want FileHeader, ends *[]journalEnds) error {
+	f, err := v.files.OpenRead(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	v.sum.Bytes += size
+	want.Incarnation = v.incarnation
+	s := &v.journals
+	if err := s.Open(f, size, &want); err != nil {
+		v.report.damaged(name, "%v", err)
+		return nil
+	}
+	end := journalEnds{name: name, size: size}
+	for s.Next() {
+		if end.first.Sequence == 0 {
+			end.first = s.Group
+		}
+		v.sum.Groups++
+		err := EachFrame(s.Body, func(_ int, h *FrameHeader, payload []byte, err error) error {
+			v.journalFrame(name, h, payload, err)
+			return nil
+		})
+		if err != nil {
+			v.report.damage(DamageLine{File: name, Start: s.Position, End: s.End, What: err.Error()})
+		}
+	}
+	for _, h := range s.Holes {
+		v.report.damage(DamageLine{File: name, Start: h.Start, End: h.End, What: journalHoleText(h)})
+	}
+	if s.Err() != nil {
+		v.report.damaged(name, "%v", s.Err())
+	}
+	end.expected, end.synced = s.Expected, s.SyncedMax
+	if s.Torn {
+		line := journalTail(name, size, s)
+		if end.torn = &line; end.first.Sequence == 0 || !line.Torn {
+			v.report.damage(line)
+			end.torn = nil
+		}
+	}
+	if end.first.Sequence > 0 {
+		*ends = append(*ends, end)
+	}
+	return nil
+}
+
+func (v *verifier) journalFrame(name string, h *FrameHeader, payload []byte, err error) {
+	switch {
+	case err != nil:
+		v.report.damaged(name, "partition id %d, index %d: %v", h.Partition, h.Index, err)
+	case h.Kind == FrameCheckpoint:
+		if err := ParseCheckpoints(payload, func(c *Checkpoint) {
+			j := v.of(c.Partition)
+			j.durable = max(j.durable, c.Durable, c.Sealed.Index)
+			j.logStart = max(j.logStart, c.LogStart)
+			j.begins(c.Generation, c.GenerationStart)
+		}); err != nil {
+			v.report.damaged(name, "%v", err)
+		}
+	case h.Kind == FrameGeneration:
+		v.of(h.Partition).begins(h.Generation, h.Index)
+	case frameIndexed(h.Kind):
+		j := v.of(h.Partition)
+		j.runs = addToRuns(j.runs, h, h.Index, name)
+		j.control(h, payload)
+	}
+}
+
+// control follows the log start.
+func (j *journaled) control(h *FrameHeader, payload []byte) {
+	if h.Kind == FrameControl {
+		if start, err := ParseLogStart(payload); err == nil {
+			j.logStart = max(j.logStart, start)
+		}
+	}
+}
+
+// topic checks the partitions of a topic's folder.
+func (v *verifier) topic(dir string, topic core.TopicID) error {
+	entries, err := v.files.List(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		var n core.PartitionNumber
+		name := path.Join(dir, e.Name)
+		if _, err := fmt.Sscanf(e.Name, "%d", &n); err != nil || PartitionDir(topic, n) != name || !e.IsDir {
+			v.report.warn(name, "is no partition's folder")
+			continue
+		}
+		v.sum.Partitions++
+		p := &partitionVerifier{verifier: v, dir: name, want: FileHeader{Incarnation: v.incarnation, Topic: topic, Number: n}}
+		if err := p.run(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// frameRun is a row of frames that follow each other in index and offset.
+type frameRun struct {
+	generation  core.Generation
+	first, next core.Index  // [first, next)
+	base, end   core.Offset // [base, end); end is not known, -1, when the run was cut
+	file        string
+}
+
+// addToRuns adds a frame to the last run or begins one. The frame stands for the
+// indexes from first on: its own alone, but in compacted segments also those of
+// frames before it that were emptied.
+func addToRuns(runs []frameRun, h *FrameHeader, first core.Index, file string) []frameRun {
+	if n := len(runs); n > 0 {
+		r := &runs[n-1]
+		if r.generation == h.Generation && r.end == h.BaseOffset && r.file == file && first == r.next {
+			r.next, r.end = h.Index+1, h.Next()
+			return runs
+		}
+	}
+	return append(runs, frameRun{h.Generation, first, h.Index + 1, h.BaseOffset, h.Next(), file})
+}
+
+// liveRuns takes away what later generations made void, and sorts what is left.
+func liveRuns(runs []frameRun, starts map[core.Generation]core.Index) (live []frameRun, discarded int64) {
+	for _, r := range runs {
+		cut := r.next
+		for g, at := range starts {
+			if g > r.generation {
+				cut = min(cut, max(at, r.first))
+			}
+		}
+		discarded += int64(r.next - cut)
+		if cut < r.next {
+			r.next, r.end = cut, -1
+		}
+		if r.first < r.next {
+			live = append(live, r)
+		}
+	}
+	slices.SortStableFunc(live, func(a, b frameRun) int {
+		if c := cmp.Compare(a.first, b.first); c != 0 {
+			return c
+		}
+		return strings.Compare(a.file, b.file)
+	})
+	return live, discarded
+}
