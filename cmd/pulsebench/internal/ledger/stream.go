@@ -30,6 +30,7 @@ type Stream struct {
 	ackedPlaces uint64
 	seenPlaces  uint64
 	placed      bool // acknowledgements say where
+	unplaced    bool // and some do not
 }
 
 // Send gives out the next counter.
@@ -53,6 +54,7 @@ func (s *Stream) Ack(counter uint64, at Place) {
 func (s *Stream) Expect(counter uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.unplaced = true
 	s.expect(counter)
 }
 
@@ -105,7 +107,7 @@ func (s *Stream) find(counter uint64, at Place) {
 // found are those acknowledged, no more and no less; else something worse has been counted already, or a mark that was
 // found has no known place.
 func (s *Stream) misplaced() bool {
-	comparable := s.placed && s.missing == 0 && s.seenCount == s.ackedCount
+	comparable := s.placed && !s.unplaced && s.missing == 0 && s.seenCount == s.ackedCount
 	return comparable && s.ackedPlaces != s.seenPlaces
 }
 

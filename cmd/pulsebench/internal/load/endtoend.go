@@ -6,9 +6,14 @@ import (
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/ledger"
 )
 
+// Runner is what sends or reads until it is done, or until ctx ends.
+type Runner interface {
+	Run(ctx context.Context) error
+}
+
 // EndToEnd sends while it reads, and goes on reading until everything acknowledged has been found, or nothing more
 // comes.
-func EndToEnd(ctx context.Context, sending *Sending, reading *Reading, l *ledger.Ledger) error {
+func EndToEnd(ctx context.Context, sending, reading Runner, l *ledger.Ledger) error {
 	return follow(ctx, reading, func(ctx context.Context) error {
 		if err := sending.Run(ctx); err != nil {
 			return err

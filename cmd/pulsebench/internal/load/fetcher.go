@@ -50,7 +50,7 @@ type Fetcher struct {
 
 // NewFetcher makes a fetcher; Run runs it.
 func NewFetcher(spec FetcherSpec) *Fetcher {
-	f := &Fetcher{spec: spec, tally: newTally(), payload: new(proto.FetchRequest).Size(), partial: make(map[int]bool)}
+	f := &Fetcher{spec: spec, tally: NewTally(), payload: new(proto.FetchRequest).Size(), partial: make(map[int]bool)}
 	for i, c := range spec.Cursors {
 		if spec.Follow || c.Next < c.End {
 			f.ready = append(f.ready, i)
@@ -148,12 +148,13 @@ func (f *Fetcher) handle(ctx context.Context, frame *link.Frame) error {
 		return err
 	}
 	now := f.spec.Clock()
-	records, err := f.spec.Reader.Read(c, answer.Batches, now)
+	records, batches, err := f.spec.Reader.Read(c, answer.Batches, now)
 	if err != nil {
 		return fmt.Errorf("partition %d: %w", c.Number, err)
 	}
 	f.tally.Records.Add(records)
 	f.tally.Bytes += int64(len(answer.Batches))
+	f.tally.Batches += batches
 	if records > 0 {
 		f.tally.Last = now
 	}
@@ -163,7 +164,7 @@ func (f *Fetcher) handle(ctx context.Context, frame *link.Frame) error {
 	}
 	// A FETCH that found nothing measures how long the broker was told to wait.
 	if records > 0 || f.partial[index] {
-		record(f.tally.Latency, now-c.due)
+		Record(f.tally.Latency, now-c.due)
 		f.tally.Requests++
 	}
 	f.answered(index)
@@ -186,7 +187,7 @@ func (f *Fetcher) refused(ctx context.Context, err error, index int) error {
 		return err
 	}
 	c := f.spec.Cursors[index]
-	f.tally.refused(refusal.Code)
+	f.tally.Refuse(refusal.Code)
 	switch {
 	case refusal.Code == proto.CodeCorruptRecord && refusal.Damage != nil && refusal.Damage.NextOffset > c.Next:
 		f.spec.Reader.Account.Damage()

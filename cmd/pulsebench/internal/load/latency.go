@@ -15,8 +15,8 @@ const (
 // NewLatency makes a histogram of microseconds.
 func NewLatency() *hdrhistogram.Histogram { return hdrhistogram.New(1, latencyMax, latencyDigits) }
 
-// record adds a time in nanoseconds.
-func record(h *hdrhistogram.Histogram, nanoseconds int64) {
+// Record adds a time in nanoseconds.
+func Record(h *hdrhistogram.Histogram, nanoseconds int64) {
 	// The bounds are kept here, so there is nothing left that RecordValue could refuse.
 	_ = h.RecordValue(min(max(nanoseconds/1000, 1), latencyMax))
 }

@@ -36,9 +36,6 @@ type SendingSpec struct {
 	Clock       Clock
 }
 
-// foreverMax stands for a run that only its records end.
-const foreverMax = time.Duration(1 << 61)
-
 // Sending is a set of senders.
 type Sending struct {
 	spec    SendingSpec
@@ -99,12 +96,8 @@ func (s *Sending) prepare() {
 
 // schedule begins the schedules of all senders now.
 func (s *Sending) schedule() {
-	duration := s.spec.Duration
-	if duration == 0 {
-		duration = foreverMax
-	}
 	s.start = s.spec.Clock()
-	pace := Pace{Start: s.start, Duration: duration, Rate: s.spec.Rate, Records: s.spec.Template.Spec().Records, Connections: s.spec.Connections}
+	pace := NewPace(s.start, s.spec.Duration, s.spec.Rate, s.spec.Template.Spec().Records, s.spec.Connections)
 	for i, sender := range s.senders {
 		sender.spec.Schedule = pace.Schedule(i)
 	}

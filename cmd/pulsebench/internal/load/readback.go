@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// missingWait is how long reading back waits for what is acknowledged and not there, after the last record came.
+	// missingWait is how long a reader that follows the log waits for what is not there, after the last record came.
 	missingWait = 5 * time.Second
 
 	// missingCheck is how often it looks.
 	missingCheck = 5 * time.Millisecond
 )
 
-// errEnough ends fetchers that follow the log once there is nothing more to wait for.
-var errEnough = errors.New("everything has been read")
+// ErrEnough is the cause with which what follows the log is stopped once there is nothing more to wait for.
+var ErrEnough = errors.New("everything has been read")
 
 // Reading is a set of fetchers over all partitions of a topic.
 type Reading struct {
@@ -41,6 +41,7 @@ type ReadingSpec struct {
 	Template    *payload.Template
 	Filler      []byte
 	EndToEnd    bool // measure from the time in each mark
+	Unanswered  bool // what was sent has not been acknowledged, so it may still be on its way
 	Clock       Clock
 }
 
@@ -91,7 +92,7 @@ func (r *Reading) Run(ctx context.Context) error {
 		})
 	}
 	running.Wait()
-	if err := context.Cause(ctx); err != nil && !errors.Is(err, errEnough) {
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, ErrEnough) {
 		return err
 	}
 	return nil
@@ -153,8 +154,8 @@ func awaitMissing(ctx context.Context, l *ledger.Ledger) {
 	}
 }
 
-// ReadBack reads what a run has written, from where the logs ended before it, and returns how fast that was. When
-// something acknowledged is not there it waits a while for it to appear; what is missing after that is lost.
+// ReadBack reads what a run has written, from where the logs ended before it, and returns how fast that was. What was
+// acknowledged has to be there at once; what was sent without asking for an answer is given some time to appear.
 func ReadBack(ctx context.Context, spec ReadingSpec, l *ledger.Ledger) (*Tally, error) {
 	spec.Account = l
 	first, err := OpenReading(ctx, spec)
@@ -166,7 +167,7 @@ func ReadBack(ctx context.Context, spec ReadingSpec, l *ledger.Ledger) (*Tally, 
 		return nil, err
 	}
 	tally := first.Tally()
-	if l.Missing() == 0 {
+	if l.Missing() == 0 || !spec.Unanswered {
 		return tally, nil
 	}
 	spec.From, spec.To, spec.Follow = make([]int64, len(spec.From)), nil, true
@@ -190,7 +191,7 @@ func ReadBack(ctx context.Context, spec ReadingSpec, l *ledger.Ledger) (*Tally, 
 }
 
 // follow lets a reading follow the log while do runs, and stops it then.
-func follow(ctx context.Context, r *Reading, do func(context.Context) error) error {
+func follow(ctx context.Context, r Runner, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var running sync.WaitGroup
@@ -201,7 +202,7 @@ func follow(ctx context.Context, r *Reading, do func(context.Context) error) err
 		}
 	})
 	doErr := do(ctx)
-	cancel(errEnough)
+	cancel(ErrEnough)
 	running.Wait()
 	if readErr != nil && !errors.Is(readErr, context.Canceled) {
 		return readErr

@@ -31,12 +31,12 @@ type Reader struct {
 }
 
 // Read takes whole batches of a partition, one after the other, and moves the cursor behind them. It returns how many
-// records they hold from the cursor on.
-func (r *Reader) Read(c *Cursor, batches []byte, now int64) (records int64, err error) {
+// records they hold from the cursor on, and how many batches that are.
+func (r *Reader) Read(c *Cursor, batches []byte, now int64) (records, count int64, err error) {
 	for len(batches) > 0 {
 		batch, rest, err := proto.NextBatch(batches)
 		if err != nil {
-			return records, err
+			return records, count, err
 		}
 		batches = rest
 		if batch.LastOffset() < c.Next {
@@ -46,10 +46,11 @@ func (r *Reader) Read(c *Cursor, batches []byte, now int64) (records int64, err 
 			r.Account.Hole(gap)
 		}
 		records += batch.NextOffset() - max(batch.BaseOffset(), c.Next)
+		count++
 		r.batch(c, batch, now)
 		c.Next = batch.NextOffset()
 	}
-	return records, nil
+	return records, count, nil
 }
 
 // batch recognises one batch.
@@ -100,7 +101,7 @@ func (r *Reader) record(c *Cursor, now int64) (more bool) {
 func (r *Reader) found(mark payload.Mark, at ledger.Place, now int64) bool {
 	ours := r.Account.Find(mark, at)
 	if ours && r.Latency != nil {
-		record(r.Latency, now-mark.Sent)
+		Record(r.Latency, now-mark.Sent)
 	}
 	return ours
 }

@@ -22,6 +22,17 @@ type Pace struct {
 	Connections int
 }
 
+// foreverMax stands for the duration of a run that only its records end.
+const foreverMax = time.Duration(1 << 61)
+
+// NewPace begins at start; a duration of 0 has no end.
+func NewPace(start int64, duration time.Duration, rate float64, records, connections int) Pace {
+	if duration == 0 {
+		duration = foreverMax
+	}
+	return Pace{Start: start, Duration: duration, Rate: rate, Records: records, Connections: connections}
+}
+
 // Schedule is that of one connection.
 func (p Pace) Schedule(connection int) Schedule {
 	s := Schedule{start: p.Start, end: p.Start + int64(p.Duration)}

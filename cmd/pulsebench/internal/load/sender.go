@@ -86,7 +86,7 @@ type Sender struct {
 
 // NewSender makes a sender; Run runs it.
 func NewSender(spec SenderSpec) *Sender {
-	s := &Sender{spec: spec, tally: newTally(), slots: make([]slot, spec.InFlight), turn: spec.Producer}
+	s := &Sender{spec: spec, tally: NewTally(), slots: make([]slot, spec.InFlight), turn: spec.Producer}
 	for i := spec.InFlight - 1; i >= 0; i-- {
 		s.free = append(s.free, uint16(i))
 	}
@@ -316,7 +316,7 @@ func (s *Sender) handle(f *link.Frame, now int64) error {
 		return err
 	}
 	s.spec.Stream.Ack(counter, ledger.Place{Partition: waiting.partition, BaseOffset: s.answer.BaseOffset})
-	record(s.tally.Latency, now-waiting.due)
+	Record(s.tally.Latency, now-waiting.due)
 	s.tally.Records.Add(int64(s.spec.Template.Spec().Records))
 	s.tally.Requests++
 	s.tally.Bytes += int64(s.spec.Template.BatchBytes())
@@ -333,7 +333,7 @@ func (s *Sender) refused(f *link.Frame, now int64) error {
 	if !errors.As(err, &refusal) {
 		return err
 	}
-	s.tally.refused(refusal.Code)
+	s.tally.Refuse(refusal.Code)
 	s.spec.Budget.Return()
 	s.exhausted = false
 	if !s.over(now) {
@@ -358,6 +358,6 @@ func (s *Sender) finish() {
 	now := s.spec.Clock()
 	s.spec.Schedule.Late(now, func(due int64) {
 		s.tally.Unsent++
-		record(s.tally.Latency, now-due)
+		Record(s.tally.Latency, now-due)
 	})
 }

@@ -15,6 +15,7 @@ type Tally struct {
 
 	Requests   int64 // answered well
 	Bytes      int64 // of record batches
+	Batches    int64 // read
 	ByCode     map[proto.Code]int64
 	Latency    *hdrhistogram.Histogram
 	EndToEnd   *hdrhistogram.Histogram // only in sums of what was read, when it was measured
@@ -23,23 +24,26 @@ type Tally struct {
 	Durability proto.Durability        // the lowest that an answer named
 }
 
-func newTally() *Tally {
+// NewTally makes an empty one.
+func NewTally() *Tally {
 	return &Tally{ByCode: make(map[proto.Code]int64), Latency: NewLatency(), Durability: proto.DurabilitySync}
 }
 
-func (t *Tally) refused(code proto.Code) {
+// Refuse counts a refusal.
+func (t *Tally) Refuse(code proto.Code) {
 	t.Errors.Add(1)
 	t.ByCode[code]++
 }
 
 // Merge adds up what several connections have done.
 func Merge(tallies []*Tally) *Tally {
-	sum := newTally()
+	sum := NewTally()
 	for _, t := range tallies {
 		sum.Records.Add(t.Records.Load())
 		sum.Errors.Add(t.Errors.Load())
 		sum.Requests += t.Requests
 		sum.Bytes += t.Bytes
+		sum.Batches += t.Batches
 		sum.Unsent += t.Unsent
 		sum.Last = max(sum.Last, t.Last)
 		sum.Durability = min(sum.Durability, t.Durability)
