@@ -43,8 +43,8 @@ that of one call of Poll.`,
 			return w.consume(cmd.Context(), s)
 		},
 	}
-	w.addShared(cmd.Flags())
-	w.addReading(cmd.Flags())
+	w.addShared(cmd)
+	w.addReading(cmd)
 	complete(cmd)
 	return cmd
 }

@@ -34,9 +34,9 @@ broker.`,
 			return w.endToEnd(cmd.Context(), s)
 		},
 	}
-	w.addShared(cmd.Flags())
-	w.addSending(cmd.Flags())
-	w.addReading(cmd.Flags())
+	w.addShared(cmd)
+	w.addSending(cmd)
+	w.addReading(cmd)
 	complete(cmd)
 	return cmd
 }

@@ -35,8 +35,8 @@ a broker that stalls is seen in everything that had to wait for it.`,
 			return w.produce(cmd.Context(), s)
 		},
 	}
-	w.addShared(cmd.Flags())
-	w.addSending(cmd.Flags())
+	w.addShared(cmd)
+	w.addSending(cmd)
 	complete(cmd)
 	return cmd
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/load"
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/payload"
@@ -70,7 +69,8 @@ type workload struct {
 }
 
 // addShared declares the flags that every command has.
-func (w *workload) addShared(flags *pflag.FlagSet) {
+func (w *workload) addShared(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringVar(&w.brokers, "brokers", brokersDefault, "brokers to ask first: `HOST:PORT,HOST:PORT` or mq://HOST:PORT,...")
 	flags.StringVar(&w.topic, "topic", topicDefault, "`name` of the topic; created when it is missing")
 	flags.Uint32Var(&w.partitions, "partitions", 0, "partitions of the topic; one that exists must have as many (default: what it has, or the broker's default)")
@@ -89,14 +89,16 @@ func (w *workload) addShared(flags *pflag.FlagSet) {
 }
 
 // addSending declares the flags of commands that measure producing.
-func (w *workload) addSending(flags *pflag.FlagSet) {
+func (w *workload) addSending(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringVar(&w.acksText, "acks", "durable", "durable: batches are acknowledged; none: they are not, and have no latency")
 	flags.Float64Var(&w.rate, "rate", 0, "records per second over all connections, timed from when each was due; 0 is flat out")
 	flags.IntVar(&w.producers, "producers", 1, "producers, with --sdk; each has a client of its own")
 }
 
 // addReading declares the flags of commands that measure consuming.
-func (w *workload) addReading(flags *pflag.FlagSet) {
+func (w *workload) addReading(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.IntVar(&w.consumers, "consumers", 1, "consumers, with --sdk, that share the partitions; each has a client of its own")
 }
 
