@@ -38,11 +38,13 @@ type loop struct {
 	drainDue    atomic.Bool
 	drainSeen   atomic.Bool // new requests are refused
 	drained     atomic.Bool
+	turned      atomic.Int64 // when, in Unix nanoseconds
 }
 
 // turn is what a wake-up is for.
 func (l *loop) turn() {
 	l.wake.taken()
+	l.turned.Store(time.Now().UnixNano())
 	if l.drainDue.Load() {
 		l.reactor.Drain()
 		l.drainSeen.Store(true)

@@ -259,7 +259,9 @@ func (r *Reactor) Turn() (wait int64) {
 	}
 	r.unblock()
 	r.feed()
-	return r.Flush()
+	wait = r.Flush()
+	r.publish()
+	return wait
 }
 
 // deliver hands one answer to its session.
@@ -311,7 +313,6 @@ func (r *Reactor) Tick() (wait int64) {
 		}
 	}
 	r.rebalance()
-	r.publish()
 	return r.Turn()
 }
 

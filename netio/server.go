@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/panjf2000/gnet/v2"
@@ -35,6 +36,7 @@ type Server struct {
 	listeners []*net.TCPListener
 	listener  Listener
 
+	started   atomic.Bool
 	stopping  chan struct{} // closed when Shutdown begins
 	accepting sync.WaitGroup
 	ticking   sync.WaitGroup
@@ -107,6 +109,10 @@ func (s *Server) Start() error {
 		s.closeWakes()
 		return err
 	}
+	for _, l := range s.loops {
+		l.turned.Store(time.Now().UnixNano())
+	}
+	s.started.Store(true)
 	for _, l := range s.listeners {
 		s.accepting.Add(1)
 		go s.accept(l)
@@ -139,6 +145,7 @@ func (s *Server) tick() {
 // connection is closed. The shards must run until it returns.
 func (s *Server) Shutdown(ctx context.Context) error {
 	close(s.stopping)
+	s.started.Store(false)
 	for _, l := range s.listeners {
 		l.Close()
 	}
@@ -190,9 +197,27 @@ func (s *Server) Addresses() []net.Addr {
 	return list
 }
 
-// Stats returns the newest copies of the reactors' counters.
+// statsWaitMax is how long a reader of counters waits for fresh ones. A reactor
+// that takes no turn in that time is shown as it was.
+const statsWaitMax = 200 * time.Millisecond
+
+// Stats returns copies of the reactors' counters, fresh ones if every reactor
+// takes a turn soon. It must not be called by a reactor or a shard.
 func (s *Server) Stats() []*Stats {
+	for _, l := range s.loops {
+		l.reactor.askStats()
+		l.wake.Kick()
+	}
 	list := make([]*Stats, 0, len(s.loops))
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		fresh := true
+		for _, l := range s.loops {
+			fresh = fresh && l.reactor.statsFresh()
+		}
+		if fresh || time.Since(start) > statsWaitMax {
+			break
+		}
+	}
 	for _, l := range s.loops {
 		if stats := l.reactor.Stats(); stats != nil {
 			list = append(list, stats)

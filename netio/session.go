@@ -41,6 +41,8 @@ type Session struct {
 	pinged     bool // a keepalive PING is out
 	dirty      bool // in reactor.dirty
 	blocked    bool // in reactor.blocked
+	producing  bool // has produced, for the metrics
+	consuming  bool // has fetched or subscribed
 
 	opened int64 // monotonic
 	heard  int64 // when the last byte arrived
@@ -102,6 +104,12 @@ func (s *Session) Lost() {
 		}
 	}
 	r.stats.Subscriptions -= int64(len(s.subscriptions))
+	if s.producing {
+		r.stats.Producers--
+	}
+	if s.consuming {
+		r.stats.Consumers--
+	}
 	s.scatters, s.subscriptions, s.creating = nil, nil, nil
 	s.pendings = pendings{}
 	r.release(s)

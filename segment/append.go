@@ -205,6 +205,7 @@ func (s *Store) appendTail(l *Log, e *Entry) error {
 		c.frameCRC = proto.CRCCombine(c.frameCRC, e.crc(batch), len(batch))
 	}
 	c.frameUsed += len(batch)
+	c.maxTimestamp = max(c.maxTimestamp, e.MaxTimestamp)
 	c.level = max(c.level, e.Level)
 	l.end += core.Offset(e.Span)
 	c.next = l.end
@@ -237,7 +238,7 @@ func (s *Store) appendDirect(l *Log, e *Entry) error {
 		s.chunkClose(c)
 	}
 	c := s.chunkNew(l, e.Slab, 0, end)
-	c.direct = true
+	c.direct, c.maxTimestamp = true, e.MaxTimestamp
 	batch := e.batch()
 	h := FrameHeader{
 		Kind: FrameData, PayloadCRC: e.crc(batch), Partition: l.id.Partition, Index: l.index + 1, Term: l.term,
@@ -290,7 +291,7 @@ func (s *Store) chunkNew(l *Log, slab *core.Slab, start, limit int) *chunk {
 	}
 	*c = chunk{
 		log: l, slab: slab, start: start, used: start + FrameHeaderBytes, limit: limit, points: c.points[:0],
-		firstIndex: l.index + 1, lastIndex: l.index, base: l.end, next: l.end, position: -1,
+		firstIndex: l.index + 1, lastIndex: l.index, base: l.end, next: l.end, position: -1, maxTimestamp: TimestampNone,
 	}
 	l.chunks.push(c)
 	s.cache.add(c)

@@ -50,7 +50,8 @@ type chunk struct {
 
 	firstIndex, lastIndex core.Index // lastIndex < firstIndex while there is no frame
 	base, next            core.Offset
-	direct                bool // the slab came with its batch
+	maxTimestamp          int64 // of its records; TimestampNone without
+	direct                bool  // the slab came with its batch
 	level                 core.Durability
 	bypass                bool // some frame does not go through the journal
 

@@ -95,6 +95,7 @@ func (j *indexJob) Done() {
 		}
 		g.indexFrom = FileHeaderBytes
 		g.indexUsed = s.mono
+		g.maxKnown, g.maxTimestamp = true, g.index.MaxTimestamp
 		s.noteHoles(g.log, j.holes)
 	}
 	for _, w := range j.waiters {

@@ -26,6 +26,9 @@ type segment struct {
 	indexJob   *indexJob
 	indexUsed  int64 // monotonic
 	appendLast int64 // wall clock of its newest frame; 0 unknown
+	// maxTimestamp is the greatest of its records when maxKnown; it outlives the index.
+	maxTimestamp int64
+	maxKnown     bool
 
 	statePoint    core.Index // of its .state file; 0 none
 	stateVerified bool       // written and read back by this process, or found valid

@@ -45,7 +45,8 @@ type Store struct {
 	clockWall, clockMono int64 // at the first Tick
 	clockJumped          bool
 
-	jobs        []core.Job // that no worker had room for
+	lookups     []*timeLookup // to be gone on with
+	jobs        []core.Job    // that no worker had room for
 	dropping    []*Log
 	kickRemoval []*segment
 
@@ -155,6 +156,9 @@ func (s *Store) Flush(now int64) {
 	s.placeDirect()
 	s.journal.flush()
 	s.settleFailed()
+	if len(s.lookups) > 0 {
+		s.stepLookups()
+	}
 	s.startWriters()
 	if s.stopping {
 		s.stopStep()

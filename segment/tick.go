@@ -144,6 +144,11 @@ const idleIndexEntriesMax = 16
 
 // dropIndex forgets a segment's index; it is loaded or rebuilt when asked for.
 func (s *Store) dropIndex(g *segment) {
+	if g.index != nil && g.indexFrom <= FileHeaderBytes && g != g.log.active() {
+		g.maxKnown, g.maxTimestamp = true, g.index.MaxTimestamp
+	} else {
+		g.maxKnown = false
+	}
 	g.index = nil
 	g.indexFrom = g.position
 }

@@ -302,7 +302,9 @@ func (l *Log) takeAlong(c *chunk) {
 func (s *Store) indexChunk(g *segment, c *chunk) {
 	if g.index == nil {
 		g.index = NewIndex(g.header.BaseOffset, g.header.BaseIndex)
+		g.indexFrom = g.position // what lies below is indexed when it is asked for
 	}
+	g.maxKnown = false
 	for at := c.start + FrameHeaderBytes; at < c.used; {
 		b := c.slab.Bytes[at:]
 		h := readFrameHeader(b)

@@ -70,10 +70,11 @@ type Node struct {
 	wakers  []*ring.Waker
 	letters [][]*ring.SPSC[mail.Letter] // [from][to]
 	loops   []*Loop
-	arenas  []interface{ Close() error }
+	arenas  []memory
 
 	threads  sync.WaitGroup
 	mu       sync.Mutex
+	locals   []memory // the shards' own arenas; each is closed by its thread
 	failure  error
 	failed   chan struct{} // closed with the first failure
 	finished chan struct{} // closed when every thread has ended
@@ -183,7 +184,7 @@ func (n *Node) bringUp(steps *steps) error {
 	if err := n.sortOut(metadata); err != nil {
 		return err
 	}
-	steps.metadata = metadata
+	steps.metadata, steps.view = metadata, metadata.View()
 	steps.open(stepPartitions)
 	if err := steps.wait(); err != nil { // partitions open, stores started
 		return err
@@ -240,11 +241,11 @@ func (n *Node) thread(id core.ShardID, steps *steps) {
 		steps.done(err)
 		return
 	}
-	defer memory.Close()
+	defer closeMemory(memory)
 	n.loops[id] = loop
 	steps.done(nil)
 	if steps.passed(stepPartitions) {
-		err = n.openPartitions(loop, steps.metadata)
+		err = n.openPartitions(loop, steps)
 		steps.done(err)
 	}
 	if err == nil && steps.passed(stepServe) {
@@ -271,6 +272,9 @@ func (n *Node) open(id core.ShardID) (*Loop, *arena.Local, error) {
 		_ = driver.Close()
 		return nil, nil, fmt.Errorf("shard %d: reserve its memory: %w", id, err)
 	}
+	n.mu.Lock()
+	n.locals = append(n.locals, memory)
+	n.mu.Unlock()
 	workers := n.pool.Workers(n.wakers[id])
 	store, err := segment.OpenStore(n.folder, id, segment.Ports{
 		Disk: driver, FS: n.options.Disks.FS(), Clock: n.options.Clock, Workers: workers, Slabs: memory, Log: n.options.Log,
@@ -334,14 +338,14 @@ const progressEvery = 100
 
 // openPartitions opens the shard's partitions. One that cannot be opened is
 // reported and answers PARTITION_UNAVAILABLE; the others serve.
-func (n *Node) openPartitions(l *Loop, metadata *cluster.Metadata) error {
+func (n *Node) openPartitions(l *Loop, steps *steps) error {
 	shards := len(n.loops)
 	type place struct {
 		topic  *core.Topic
 		number core.PartitionNumber
 	}
 	var mine []place
-	metadata.View().TopicsAfter("", func(t *core.Topic) bool {
+	steps.view.TopicsAfter("", func(t *core.Topic) bool {
 		for number, p := range t.Partitions {
 			if core.ShardOf(p.ID, shards) == l.id {
 				mine = append(mine, place{t, core.PartitionNumber(number)})
@@ -360,7 +364,7 @@ func (n *Node) openPartitions(l *Loop, metadata *cluster.Metadata) error {
 		}
 	}
 	return l.machine.Serve(func(id core.PartitionID) bool {
-		_, _, state := metadata.Partition(id)
+		_, _, state := steps.metadata.Partition(id)
 		return state != cluster.PartitionUnknown
 	})
 }
@@ -427,18 +431,37 @@ func (n *Node) release() {
 		_ = w.Close()
 	}
 	for _, a := range n.arenas {
+		closeMemory(a)
+	}
+}
+
+// closeMemory returns an arena's address space. One with slabs out is left alone:
+// the tail cache and batches that were never answered die with the process.
+func closeMemory(a memory) {
+	if a.Gauges().InUseBytes == 0 {
 		_ = a.Close()
 	}
 }
 
-// Snapshots are the newest counters of all shards that have published some. It
-// asks each for fresh ones, for the next call.
-func (n *Node) Snapshots() []*shard.Snapshot {
-	var all []*shard.Snapshot
-	for _, l := range n.loops {
-		if s := l.Snapshot(); s != nil {
-			all = append(all, s)
-		}
+type memory interface {
+	Gauges() arena.Gauges
+	Close() error
+}
+
+// Snapshot is the newest counters that a shard has published, nil before the
+// first. It asks for fresh ones, for the next call.
+func (n *Node) Snapshot(shard int) *shard.Snapshot { return n.loops[shard].Snapshot() }
+
+// Memory adds up the arenas of all threads.
+func (n *Node) Memory() arena.Gauges {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var sum arena.Gauges
+	for _, a := range slices.Concat(n.arenas, n.locals) {
+		g := a.Gauges()
+		sum.ReservedBytes += g.ReservedBytes
+		sum.InUseBytes += g.InUseBytes
+		sum.TouchedBytes += g.TouchedBytes
 	}
-	return all
+	return sum
 }

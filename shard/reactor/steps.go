@@ -1,6 +1,9 @@
 package reactor
 
-import "github.com/pulsemq/pulsemq/cluster"
+import (
+	"github.com/pulsemq/pulsemq/cluster"
+	"github.com/pulsemq/pulsemq/core"
+)
 
 // The steps of a start that shards take together.
 const (
@@ -12,11 +15,14 @@ const (
 // steps keeps the shards' start in step: each waits at a gate until the starter
 // has heard from all of them.
 type steps struct {
-	shards   int
-	results  chan error
-	gates    [stepCount]chan struct{}
-	quit     chan struct{}
-	metadata *cluster.Metadata // written before the gate to the partitions opens
+	shards  int
+	results chan error
+	gates   [stepCount]chan struct{}
+	quit    chan struct{}
+
+	// Written before the gate to the partitions opens, only read after that.
+	metadata *cluster.Metadata
+	view     core.View
 }
 
 func newSteps(shards int) *steps {
