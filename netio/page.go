@@ -63,7 +63,11 @@ func (f *family) add(suffix string, value float64, labels ...label) {
 		f.lines.WriteByte('}')
 	}
 	f.lines.WriteByte(' ')
-	f.lines.Write(strconv.AppendFloat(f.lines.AvailableBuffer(), value, 'g', -1, 64))
+	if whole := int64(value); float64(whole) == value { // 1400006 reads better than 1.400006e+06
+		f.lines.Write(strconv.AppendInt(f.lines.AvailableBuffer(), whole, 10))
+	} else {
+		f.lines.Write(strconv.AppendFloat(f.lines.AvailableBuffer(), value, 'g', -1, 64))
+	}
 	f.lines.WriteByte('\n')
 }
 
