@@ -44,6 +44,7 @@ func NewMetrics(o MetricsOptions) *Metrics {
 func (m *Metrics) Write(w io.Writer) error {
 	start := time.Now()
 	p := newPage()
+	defer p.release()
 	p.gauge("pulsemq_info", "The build that runs.", 1, label{"version", core.Version})
 	if m.options.Server != nil {
 		m.server(p, start)
