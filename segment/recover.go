@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"sort"
@@ -577,6 +578,14 @@ func (r *recovery) endSegments() error {
 			if err := r.truncate(g, end); err != nil {
 				return err
 			}
+			// What is left of a cut frame in the last block must not be met by those who walk
+			// the frames, and the block holds durable bytes that are not written again: the
+			// segment ends here.
+			torn, err := r.remnant(g)
+			if err != nil {
+				return err
+			}
+			l.rollWanted = torn
 		}
 		g.position = end
 	}
@@ -621,6 +630,31 @@ func (r *recovery) findHole() int {
 		}
 	}
 	return -1
+}
+
+// remnant says whether something stands between the segment's last frame and the
+// end of its block.
+func (r *recovery) remnant(g *segment) (bool, error) {
+	end := int64(0)
+	for i := range r.accepted {
+		if f := &r.accepted[i]; f.segment == g {
+			end = max(end, f.position+FrameHeaderBytes+int64(f.bytes))
+		}
+	}
+	if end%core.DiskAlignment == 0 {
+		return false, nil
+	}
+	f, err := r.store.ports.FS.OpenRead(g.path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	b := make([]byte, alignUp(end)-end)
+	n, err := f.ReadAt(b, end)
+	if n < len(b) && err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	return !allZero(b[:n]), nil
 }
 
 // truncate cuts a segment's file behind its last frame.
