@@ -48,7 +48,8 @@ type AdminOptions struct {
 
 // NewAdmin prepares the port; Start opens it.
 func NewAdmin(o AdminOptions) *Admin {
-	a := &Admin{log: o.Log, address: net.JoinHostPort(o.Config.Host, strconv.Itoa(o.Config.Port))}
+	admin := &o.Config
+	a := &Admin{log: o.Log, address: net.JoinHostPort(admin.Host, strconv.Itoa(admin.Port))}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", serveIndex)
 	mux.HandleFunc("GET /healthz", o.Health.serveAlive)
@@ -58,7 +59,7 @@ func NewAdmin(o AdminOptions) *Admin {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_ = o.Metrics.Write(w) // a scraper that is gone needs no page
 	})
-	if o.Config.Pprof {
+	if admin.Pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

@@ -582,3 +582,21 @@ type tb interface {
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)
 }
+
+// reusingArena gives the same slabs again and again. Slabs are got by one thread
+// and released by another.
+type reusingArena struct{ home *ring.SPSC[*core.Slab] }
+
+func newReusingArena() *reusingArena {
+	return &reusingArena{home: ring.NewSPSC[*core.Slab](1024)}
+}
+
+func (a *reusingArena) Get(n int) *core.Slab {
+	slab, ok := a.home.Pop()
+	if !ok || len(slab.Bytes) < n {
+		slab = core.NewSlab(core.HeapSlabs{}.Get(n).Bytes, a)
+	}
+	return slab.Issue()
+}
+func (a *reusingArena) Put(s *core.Slab)     { a.home.Push(s) }
+func (a *reusingArena) Discard(s *core.Slab) { s.Recall() }

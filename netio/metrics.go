@@ -3,9 +3,7 @@ package netio
 import (
 	"bufio"
 	"io"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -13,16 +11,6 @@ import (
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
-)
-
-const (
-	// topicSeriesMax bounds the topics with series of their own; the others are
-	// added up under topicOthers.
-	topicSeriesMax = 1_000
-	topicOthers    = "(others)"
-
-	// partitionSeriesMax bounds the partitions with series of their own.
-	partitionSeriesMax = 10_000
 )
 
 // Metrics writes the metrics page from what its sources last left.
@@ -201,123 +189,4 @@ func (m *Metrics) node(p *page) {
 	p.gauge("pulsemq_arena_touched_bytes", "Payload memory that may be resident.", float64(n.ArenaTouchedBytes))
 	p.gauge("pulsemq_disk_total_bytes", "Size of the data folder's file system.", float64(n.DiskTotalBytes))
 	p.gauge("pulsemq_disk_free_bytes", "What is free of it.", float64(n.DiskFreeBytes))
-}
-
-// topics writes the series per topic and per partition, both bounded.
-func (m *Metrics) topics(p *page, partitions []PartitionSample) {
-	slices.SortFunc(partitions, func(a, b PartitionSample) int {
-		if c := strings.Compare(a.Topic, b.Topic); c != 0 {
-			return c
-		}
-		return int(a.Number) - int(b.Number)
-	})
-	var others topicSum
-	topics, left := 0, 0
-	for len(partitions) > 0 {
-		n := 1
-		for n < len(partitions) && partitions[n].Topic == partitions[0].Topic {
-			n++
-		}
-		own := partitions[:n]
-		partitions = partitions[n:]
-		var sum topicSum
-		for i := range own {
-			sum.add(&own[i])
-		}
-		if topics >= topicSeriesMax {
-			others.merge(&sum)
-			left += n
-			continue
-		}
-		topics++
-		sum.write(p, own[0].Topic)
-		for i := range own {
-			if left+i >= partitionSeriesMax {
-				break
-			}
-			writePartition(p, &own[i])
-		}
-		left += n
-	}
-	if others.partitions > 0 {
-		others.write(p, topicOthers)
-	}
-	p.gauge("pulsemq_partitions_without_series", "Partitions beyond those that have series of their own.", float64(max(0, left-partitionSeriesMax)))
-}
-
-// topicSum adds up the partitions of one topic.
-type topicSum struct {
-	partitions                                 int
-	messagesIn, bytesIn, messagesOut, bytesOut int64
-	sizeBytes, riskBytes                       int64
-	producers, damages, unavailable            int
-}
-
-func (s *topicSum) add(p *PartitionSample) {
-	s.merge(&topicSum{
-		partitions: 1,
-		messagesIn: p.MessagesIn, bytesIn: p.BytesIn, messagesOut: p.MessagesOut, bytesOut: p.BytesOut,
-		sizeBytes: p.SizeBytes, riskBytes: p.RiskBytes,
-		producers: p.Producers, damages: p.Damages, unavailable: int(number(p.Unavailable)),
-	})
-}
-
-func (s *topicSum) merge(o *topicSum) {
-	s.partitions += o.partitions
-	s.messagesIn += o.messagesIn
-	s.bytesIn += o.bytesIn
-	s.messagesOut += o.messagesOut
-	s.bytesOut += o.bytesOut
-	s.sizeBytes += o.sizeBytes
-	s.riskBytes += o.riskBytes
-	s.producers += o.producers
-	s.damages += o.damages
-	s.unavailable += o.unavailable
-}
-
-func (s *topicSum) write(p *page, topic string) {
-	at := label{"topic", topic}
-	p.gauge("pulsemq_topic_partitions", "Partitions of a topic on this node.", float64(s.partitions), at)
-	p.counter("pulsemq_topic_messages_produced_total", "Records stored by topic.", float64(s.messagesIn), at)
-	p.counter("pulsemq_topic_bytes_produced_total", "Bytes stored by topic.", float64(s.bytesIn), at)
-	p.counter("pulsemq_topic_messages_consumed_total", "Records handed to consumers by topic.", float64(s.messagesOut), at)
-	p.counter("pulsemq_topic_bytes_consumed_total", "Bytes handed to consumers by topic.", float64(s.bytesOut), at)
-	p.gauge("pulsemq_topic_size_bytes", "Bytes on disk by topic.", float64(s.sizeBytes), at)
-	p.gauge("pulsemq_topic_at_risk_bytes", "Bytes accepted and not durable by topic.", float64(s.riskBytes), at)
-	p.gauge("pulsemq_topic_producers", "Idempotent producers remembered, summed over partitions.", float64(s.producers), at)
-	p.gauge("pulsemq_topic_damages", "Damaged ranges by topic.", float64(s.damages), at)
-	p.gauge("pulsemq_topic_partitions_unavailable", "Partitions that cannot serve.", float64(s.unavailable), at)
-}
-
-func writePartition(p *page, s *PartitionSample) {
-	labels := []label{{"topic", s.Topic}, {"partition", strconv.FormatUint(uint64(s.Number), 10)}}
-	p.gauge("pulsemq_partition_size_bytes", "Bytes on disk by partition.", float64(s.SizeBytes), labels...)
-	p.gauge("pulsemq_partition_log_start_offset", "First offset still kept.", float64(s.LogStartOffset), labels...)
-	p.gauge("pulsemq_partition_high_watermark", "One more than the last offset that consumers see.", float64(s.HighWatermark), labels...)
-}
-
-// add adds another reactor's counters.
-func (s *Stats) add(o *Stats) {
-	s.Connections += o.Connections
-	s.ConnectionsOpened += o.ConnectionsOpened
-	s.ConnectionsClosed += o.ConnectionsClosed
-	s.Handshakes += o.Handshakes
-	s.Producers += o.Producers
-	s.Consumers += o.Consumers
-	s.Subscriptions += o.Subscriptions
-	s.BytesReceived += o.BytesReceived
-	s.BytesSent += o.BytesSent
-	s.FramesReceived += o.FramesReceived
-	s.FramesSent += o.FramesSent
-	s.BatchesReceived += o.BatchesReceived
-	s.BatchBytesReceived += o.BatchBytesReceived
-	s.RecordsReceived += o.RecordsReceived
-	s.BatchBytesSent += o.BatchBytesSent
-	s.Duplicates += o.Duplicates
-	s.SlabsRefused += o.SlabsRefused
-	s.WritesFailed += o.WritesFailed
-	s.WindowBytesGranted += o.WindowBytesGranted
-	for i, n := range o.Failures {
-		s.Failures[i] += n
-	}
 }

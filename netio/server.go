@@ -32,6 +32,7 @@ type Server struct {
 	limits *connectionLimits
 	client *gnet.Client
 
+	views     *mail.Views
 	network   core.NetworkConfig
 	listeners []*net.TCPListener
 	listener  Listener
@@ -64,6 +65,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		log:      o.Log,
 		pin:      o.Config.Broker.PinThreads,
 		limits:   newConnectionLimits(o.Config.Network.MaxConnections, o.Config.Network.MaxConnectionsPerIP),
+		views:    o.Views,
 		network:  o.Config.Network,
 		stopping: make(chan struct{}),
 	}
@@ -93,8 +95,10 @@ func NewServer(o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-// Start opens the listener and serves. When it fails nothing is left open.
+// Start opens the listener and serves. When it fails nothing is left open. A View
+// must have been published before.
 func (s *Server) Start() error {
+	core.Assert(s.views.Load() != nil, "clients are served when there is metadata to serve them from")
 	if err := s.listen(); err != nil {
 		s.closeWakes()
 		return err
@@ -151,34 +155,43 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.accepting.Wait()
 	s.ticking.Wait()
-	for _, l := range s.loops {
-		l.drainDue.Store(true)
+	late := s.await(ctx, func(l *loop) { l.drainDue.Store(true) }, func(l *loop) bool { return l.drained.Load() })
+	if late != nil {
+		late = fmt.Errorf("requests were still under way when the time to shut down was over: %w", late)
 	}
-	var late error
-	ticker := time.NewTicker(drainLookTime)
-	defer ticker.Stop()
-	for !s.drained() && late == nil {
-		for _, l := range s.loops {
-			l.wake.Kick()
-		}
-		select {
-		case <-ctx.Done():
-			late = fmt.Errorf("requests were still under way when the time to shut down was over: %w", context.Cause(ctx))
-		case <-ticker.C:
-		}
-	}
+	// The reactors are at hand, so this is quick also when the time is over.
+	farewell, cancel := context.WithTimeout(context.Background(), farewellTime)
+	defer cancel()
+	_ = s.await(farewell, func(l *loop) { l.farewellDue.Store(true) }, func(l *loop) bool { return l.farewellSaid.Load() })
 	err := s.client.Stop()
 	s.closeWakes()
 	return errors.Join(late, err)
 }
 
-func (s *Server) drained() bool {
+// await asks every loop for something until each has done it or the context ends.
+func (s *Server) await(ctx context.Context, ask func(*loop), done func(*loop) bool) error {
 	for _, l := range s.loops {
-		if !l.drained.Load() {
-			return false
+		ask(l)
+	}
+	ticker := time.NewTicker(drainLookTime)
+	defer ticker.Stop()
+	for {
+		all := true
+		for _, l := range s.loops {
+			if !done(l) {
+				all = false
+				l.wake.Kick()
+			}
+		}
+		if all {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
 		}
 	}
-	return true
 }
 
 func (s *Server) closeWakes() {

@@ -15,244 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
 	"github.com/pulsemq/pulsemq/ring"
 	"github.com/pulsemq/pulsemq/ring/mail"
 )
-
-// realClock is the machine's.
-type realClock struct{ start time.Time }
-
-func (c realClock) Now() int64       { return time.Now().UnixNano() }
-func (c realClock) Monotonic() int64 { return int64(time.Since(c.start)) }
-
-// cluster is a server on a free port with fake shards on threads of their own.
-type cluster struct {
-	server *Server
-	shards []*fakeShard
-	stop   chan struct{}
-	done   sync.WaitGroup
-	paused []sync.Mutex // held by a test that stops a shard
-}
-
-// quietCluster has one reactor and a shard that answers PRODUCE without allocating.
-type quietCluster struct {
-	*cluster
-	answerBytes int
-}
-
-func newQuietCluster(t *testing.T, config *core.Config) *quietCluster {
-	t.Helper()
-	waker := make(chanWaker, 1)
-	link := &mail.Link{
-		Requests: ring.NewSPSC[mail.Request](256), Answers: ring.NewSPSC[mail.Answer](256),
-		Shard: waker, Arena: &reusingArena{},
-	}
-	views := &mail.Views{}
-	views.Publish(&testView{epoch: 5, topics: []*core.Topic{testTopic(topicA, "alpha", 8, 16)}})
-	server, err := NewServer(ServerOptions{
-		Config: config, Links: [][]*mail.Link{{link}}, Views: views, Clock: realClock{time.Now()},
-		Log: slog.New(slog.DiscardHandler), WindowBudgetBytes: 1 << 30,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			case <-waker:
-			}
-			for {
-				q, ok := link.Requests.Pop()
-				if !ok {
-					break
-				}
-				if q.Kind == mail.RequestProduce {
-					q.Slab.Release()
-					link.Answers.Push(mail.Answer{Kind: mail.AnswerProduce, Conn: q.Conn, ID: q.ID})
-				}
-			}
-			link.Reactor.Kick()
-		}
-	}()
-	t.Cleanup(func() {
-		if err := server.Shutdown(context.Background()); err != nil {
-			t.Error(err)
-		}
-		close(stop)
-		<-done
-	})
-	size := proto.FrameHeaderBytes + (&proto.ProduceResponse{}).Size()
-	return &quietCluster{cluster: &cluster{server: server}, answerBytes: size}
-}
-
-// chanWaker lets a fake shard sleep.
-type chanWaker chan struct{}
-
-func (w chanWaker) Kick() {
-	select {
-	case w <- struct{}{}:
-	default:
-	}
-}
-
-func testConfig(t testing.TB) *core.Config {
-	t.Helper()
-	return &core.Config{
-		Broker: core.BrokerConfig{NodeID: 1},
-		Network: core.NetworkConfig{
-			Host: "127.0.0.1", AdvertisedHost: "127.0.0.1", MaxConnections: 100, MaxConnectionsPerIP: 100,
-			HandshakeTimeout: 10 * time.Second, IdleTimeout: 90 * time.Second, Keepalive: 30 * time.Second,
-			WindowBytes: 8 << 20, WindowRequests: 1024, SlowReaderTimeout: 30 * time.Second, SendBufferMax: 8 << 20,
-		},
-		Producer: core.ProducerConfig{MaxBatchBytes: 1 << 20, MaxBatchSize: 100_000},
-		Consumer: core.ConsumerConfig{MaxFetchBytes: 16 << 20, MaxFetchMessages: 100_000, MaxFetchWait: 30 * time.Second},
-	}
-}
-
-func newCluster(t testing.TB, config *core.Config, reactors, shards int) *cluster {
-	t.Helper()
-	c := &cluster{stop: make(chan struct{}), paused: make([]sync.Mutex, shards)}
-	links := make([][]*mail.Link, reactors)
-	byShard := make([][]*mail.Link, shards)
-	wakers := make([]chanWaker, shards)
-	for i := range wakers {
-		wakers[i] = make(chanWaker, 1)
-	}
-	for r := range links {
-		for s := range shards {
-			link := &mail.Link{
-				Requests: ring.NewSPSC[mail.Request](256), Answers: ring.NewSPSC[mail.Answer](256),
-				Shard: wakers[s], Arena: &testArena{budget: 4096},
-			}
-			links[r] = append(links[r], link)
-			byShard[s] = append(byShard[s], link)
-		}
-	}
-	views := &mail.Views{}
-	views.Publish(&testView{epoch: 5, topics: []*core.Topic{testTopic(topicA, "alpha", 8, 16), testTopic(topicB, "beta", 1, 100)}})
-	server, err := NewServer(ServerOptions{
-		Config: config, Links: links, Views: views, Clock: realClock{time.Now()},
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), WindowBudgetBytes: 1 << 30,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.server = server
-	for i := range shards {
-		f := newFakeShard(byShard[i])
-		c.shards = append(c.shards, f)
-		c.done.Add(1)
-		go func() {
-			defer c.done.Done()
-			for {
-				c.paused[i].Lock()
-				worked := f.step()
-				c.paused[i].Unlock()
-				if worked {
-					continue
-				}
-				select {
-				case <-c.stop:
-					return
-				case <-wakers[i]:
-				case <-time.After(time.Millisecond): // an answer ring was full
-				}
-			}
-		}()
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		select {
-		case <-server.stopping: // the test has
-		default:
-			if err := server.Shutdown(ctx); err != nil {
-				t.Error(err)
-			}
-		}
-		close(c.stop)
-		c.done.Wait()
-	})
-	return c
-}
-
-// client speaks the protocol over a socket.
-type client struct {
-	t    testing.TB
-	conn net.Conn
-	id   uint64
-}
-
-func (c *cluster) dial(t testing.TB) *client {
-	t.Helper()
-	conn, err := net.Dial("tcp", c.server.Addresses()[0].String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	return &client{t: t, conn: conn}
-}
-
-// connect dials and says HELLO.
-func (c *cluster) connect(t testing.TB) *client {
-	t.Helper()
-	cl := c.dial(t)
-	decode(t, []frame{cl.ask(&proto.HelloRequest{Magic: proto.Magic})}, &proto.HelloResponse{})
-	return cl
-}
-
-func (c *client) send(m proto.Message) uint64 {
-	c.t.Helper()
-	c.id++
-	if _, err := c.conn.Write(proto.AppendFrame(nil, c.id, m)); err != nil {
-		c.t.Fatal(err)
-	}
-	return c.id
-}
-
-func (c *client) read() frame {
-	c.t.Helper()
-	f, err := c.next()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return f
-}
-
-func (c *client) next() (frame, error) {
-	head := make([]byte, proto.FrameHeaderBytes)
-	if _, err := io.ReadFull(c.conn, head); err != nil {
-		return frame{}, err
-	}
-	h, _, err := proto.DecodeFrameHeader(head, 1<<30)
-	if err != nil {
-		return frame{}, err
-	}
-	payload := make([]byte, h.PayloadBytes())
-	_, err = io.ReadFull(c.conn, payload)
-	return frame{h, payload}, err
-}
-
-func (c *client) ask(m proto.Message) frame {
-	c.t.Helper()
-	c.send(m)
-	return c.read()
-}
 
 func TestServerProducesAndFetches(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "::1"} {
@@ -291,22 +57,6 @@ func TestServerProducesAndFetches(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// wantClosed reads until the broker closes, and returns the frames before that.
-func (c *client) wantClosed() []frame {
-	c.t.Helper()
-	var list []frame
-	for {
-		f, err := c.next()
-		if err != nil {
-			if err != io.EOF {
-				c.t.Fatalf("the connection ended with %v, want an orderly end", err)
-			}
-			return list
-		}
-		list = append(list, f)
 	}
 }
 
@@ -384,8 +134,10 @@ func TestServerListenErrors(t *testing.T) {
 		config := testConfig(t)
 		config.Network.Host, config.Network.Port = x.host, x.port
 		link := &mail.Link{Requests: ring.NewSPSC[mail.Request](1), Answers: ring.NewSPSC[mail.Answer](1), Shard: &kicks{}}
+		views := &mail.Views{}
+		views.Publish(&testView{})
 		server, err := NewServer(ServerOptions{
-			Config: config, Links: [][]*mail.Link{{link}}, Views: &mail.Views{}, Clock: realClock{}, Log: slog.New(slog.DiscardHandler),
+			Config: config, Links: [][]*mail.Link{{link}}, Views: views, Clock: realClock{}, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -453,20 +205,14 @@ func TestServerShutdown(t *testing.T) {
 	}
 	c.paused[0].Unlock()
 	got := cl.wantClosed()
-	decode(t, got, &proto.ProduceResponse{})
+	if len(got) != 2 {
+		t.Fatalf("got %v, want the answer and a farewell", got)
+	}
+	decode(t, got[:1], &proto.ProduceResponse{})
+	wantError(t, got[1:], 0, proto.CodeShuttingDown)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-}
-
-// draining says whether every reactor knows of the end: each has taken a turn.
-func (c *cluster) draining() bool {
-	for _, l := range c.server.loops {
-		if !l.drainSeen.Load() {
-			return false
-		}
-	}
-	return true
 }
 
 func TestServerShutdownLate(t *testing.T) {
@@ -474,16 +220,33 @@ func TestServerShutdownLate(t *testing.T) {
 	cl := c.connect(t)
 	c.paused[0].Lock()
 	defer c.paused[0].Unlock()
-	cl.send(fetch(0, 0))
+	cl.send(produce(0, testBatch(t, 1, 100)))
 	decode(t, []frame{cl.ask(&proto.PingRequest{})}, &proto.PingResponse{})
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if err := c.server.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v, want that the time was over", err)
 	}
-	if got := cl.wantClosed(); len(got) != 0 {
-		t.Fatalf("got %v", got)
+	wantError(t, cl.wantClosed(), 0, proto.CodeShuttingDown)
+}
+
+// A long poll does not hold up the end.
+func TestServerShutdownWithLongPoll(t *testing.T) {
+	c := newCluster(t, testConfig(t), 1, 1)
+	cl := c.connect(t)
+	c.paused[0].Lock() // as if it waited for data
+	id := cl.send(fetch(0, 0))
+	decode(t, []frame{cl.ask(&proto.PingRequest{})}, &proto.PingResponse{})
+	if err := c.server.Shutdown(context.Background()); err != nil {
+		t.Fatal(err)
 	}
+	c.paused[0].Unlock()
+	got := cl.wantClosed()
+	if len(got) != 2 {
+		t.Fatalf("got %v, want a refusal and a farewell", got)
+	}
+	wantError(t, got[:1], id, proto.CodeShuttingDown)
+	wantError(t, got[1:], 0, proto.CodeShuttingDown)
 }
 
 // Many clients at once, each with many requests in flight, on several reactors
@@ -566,6 +329,42 @@ func TestServerManyChunks(t *testing.T) {
 		}
 		next = got.NextOffset()
 	}
+}
+
+// A client that takes nothing of what it asked for is closed, and the broker keeps
+// a bounded part of it in memory.
+func TestServerClosesSlowReaders(t *testing.T) {
+	config := testConfig(t)
+	config.Network.SendBufferMax = 2 << 20
+	config.Network.SlowReaderTimeout = 300 * time.Millisecond
+	c := newCluster(t, config, 1, 1)
+	cl := c.connect(t)
+	batch := testBatch(t, 1, 900<<10)
+	const count = 60
+	for range count {
+		decode(t, []frame{cl.ask(produce(0, batch))}, &proto.ProduceResponse{})
+	}
+	slow := c.connect(t)
+	slow.send(&proto.SubscribeRequest{Add: []proto.SubscribePartition{subscribe(0, 0, 1)}, CreditBytes: 1 << 40})
+	for deadline := time.Now().Add(15 * time.Second); ; {
+		var failures uint64
+		for _, s := range c.server.Stats() {
+			failures += s.Failures[proto.CodeSlowConsumer]
+		}
+		if failures == 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the slow reader is still there")
+		}
+	}
+	// It is told why, behind what it had been sent, if it reads after all.
+	got := slow.wantClosed()
+	wantError(t, got[len(got)-1:], 0, proto.CodeSlowConsumer)
+	if n := len(pushes(t, got)); n == count {
+		t.Error("everything was pushed to a client that did not read")
+	}
+	decode(t, []frame{cl.ask(&proto.PingRequest{})}, &proto.PingResponse{})
 }
 
 // Steady producing allocates nothing in the reactor and below it: the process's

@@ -162,11 +162,6 @@ func (s *Session) send(shard core.ShardID, request *mail.Request) bool {
 	return true
 }
 
-// drained says whether the session owes nobody anything.
-func (s *Session) drained() bool {
-	return s.state >= stateEnding || s.pendings.count == 0 && s.out.empty() && s.conn.Buffered() == 0
-}
-
 // nextServerID names a request of the broker.
 func (s *Session) nextServerID() uint64 {
 	s.serverID++

@@ -250,7 +250,7 @@ func TestFullRing(t *testing.T) {
 func TestRequestsAllocateNothing(t *testing.T) {
 	b := newBench(t, benchOptions{})
 	s, c := b.connect()
-	arena := &reusingArena{}
+	arena := newReusingArena()
 	b.links[0].Arena = arena
 	link := b.links[0]
 	batch := testBatch(t, 2, 500)
@@ -291,15 +291,3 @@ func TestRequestsAllocateNothing(t *testing.T) {
 		t.Errorf("%v allocations per PRODUCE and FETCH", n)
 	}
 }
-
-// reusingArena gives the same slab again and again.
-type reusingArena struct{ slab *core.Slab }
-
-func (a *reusingArena) Get(n int) *core.Slab {
-	if a.slab == nil {
-		a.slab = core.NewSlab(core.HeapSlabs{}.Get(n).Bytes, a)
-	}
-	return a.slab.Issue()
-}
-func (a *reusingArena) Put(*core.Slab)       {}
-func (a *reusingArena) Discard(s *core.Slab) { s.Release() }

@@ -3,6 +3,7 @@ package netio
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
@@ -327,6 +328,42 @@ func TestDrain(t *testing.T) {
 	b.receive(late, proto.AppendFrame(nil, 1, &proto.HelloRequest{Magic: proto.Magic}))
 	b.wantEnd(late, c2, 1, proto.CodeShuttingDown)
 }
+
+// A keepalive longer than a third of the idle time would never be of use.
+func TestKeepaliveFitsIdleTimeout(t *testing.T) {
+	config := testConfig(t)
+	config.Network.Keepalive, config.Network.IdleTimeout = 10*time.Minute, 90*time.Second
+	if s := NewSettings(config, 1); s.Keepalive != 30e9 || s.IdleTimeout != 90e9 {
+		t.Fatalf("keepalive %d, idle %d", s.Keepalive, s.IdleTimeout)
+	}
+}
+
+// Payload memory goes back to the kernel when nothing was produced for a while.
+func TestIdleMemoryIsTrimmed(t *testing.T) {
+	b := newBench(t, benchOptions{})
+	arena := &trimmedArena{testArena: testArena{budget: 10}}
+	b.links[0].Arena = arena
+	s, c := b.connect()
+	b.ask(s, c, 5, produce(0, testBatch(t, 1, 10)))
+	b.reactor.Tick()
+	b.clock.now.Add(trimIdle - 1)
+	b.reactor.Tick()
+	if arena.trims != 0 {
+		t.Fatal("trimmed too early")
+	}
+	b.clock.now.Add(1)
+	b.reactor.Tick()
+	if arena.trims != 1 {
+		t.Fatalf("trimmed %d times", arena.trims)
+	}
+}
+
+type trimmedArena struct {
+	testArena
+	trims int
+}
+
+func (a *trimmedArena) Trim(int64) int64 { a.trims++; return 0 }
 
 func TestFetchLimits(t *testing.T) {
 	b := newBench(t, benchOptions{})

@@ -37,13 +37,18 @@ type Settings struct {
 // requestTimeoutDefault is what a request waits that leaves it to the broker.
 const requestTimeoutDefault = 30 * time.Second
 
+// keepalivesPerIdle is how many keepalive times a connection may be silent.
+const keepalivesPerIdle = 3
+
 // NewSettings takes the sessions' part out of a configuration. The window budget
 // is that of one reactor.
 func NewSettings(c *core.Config, windowBudgetBytes int64) Settings {
 	return Settings{
-		NodeID:            c.Broker.NodeID,
-		HandshakeTimeout:  int64(c.Network.HandshakeTimeout),
-		Keepalive:         int64(c.Network.Keepalive),
+		NodeID:           c.Broker.NodeID,
+		HandshakeTimeout: int64(c.Network.HandshakeTimeout),
+		// HELLO promises that a connection may be silent for three of these, and a PING
+		// must come before the idle timeout to be of use.
+		Keepalive:         int64(min(c.Network.Keepalive, c.Network.IdleTimeout/keepalivesPerIdle)),
 		IdleTimeout:       int64(c.Network.IdleTimeout),
 		SlowReaderTimeout: int64(c.Network.SlowReaderTimeout),
 		RequestTimeout:    int64(requestTimeoutDefault),

@@ -76,6 +76,32 @@ func (s *Stats) answered(command proto.Command, nanoseconds int64) {
 	_ = h.RecordValue(min(max(nanoseconds, latencyMin), latencyMax))
 }
 
+// add adds another reactor's counters.
+func (s *Stats) add(o *Stats) {
+	s.Connections += o.Connections
+	s.ConnectionsOpened += o.ConnectionsOpened
+	s.ConnectionsClosed += o.ConnectionsClosed
+	s.Handshakes += o.Handshakes
+	s.Producers += o.Producers
+	s.Consumers += o.Consumers
+	s.Subscriptions += o.Subscriptions
+	s.BytesReceived += o.BytesReceived
+	s.BytesSent += o.BytesSent
+	s.FramesReceived += o.FramesReceived
+	s.FramesSent += o.FramesSent
+	s.BatchesReceived += o.BatchesReceived
+	s.BatchBytesReceived += o.BatchBytesReceived
+	s.RecordsReceived += o.RecordsReceived
+	s.BatchBytesSent += o.BatchBytesSent
+	s.Duplicates += o.Duplicates
+	s.SlabsRefused += o.SlabsRefused
+	s.WritesFailed += o.WritesFailed
+	s.WindowBytesGranted += o.WindowBytesGranted
+	for i, n := range o.Failures {
+		s.Failures[i] += n
+	}
+}
+
 // published hands copies of Stats to other threads without a lock: who wants one
 // says so, and the owner leaves it at the end of its next turn.
 type published struct {

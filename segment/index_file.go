@@ -77,6 +77,9 @@ func ParseIndexFile(b []byte) (FileHeader, *Index, error) {
 	if binary.BigEndian.Uint32(b[len(b)-4:]) != crc32.Checksum(b[:len(b)-4], castagnoli) {
 		return h, nil, fmt.Errorf("%w: checksum mismatch", ErrIndexFile)
 	}
+	if binary.BigEndian.Uint32(p[4:]) != 0 {
+		return h, nil, fmt.Errorf("%w: unused bytes are not zero", ErrIndexFile)
+	}
 	x := &Index{
 		Entries:            make([]IndexEntry, n),
 		End:                int64(binary.BigEndian.Uint64(p[8:])),
@@ -168,10 +171,10 @@ func OpenIndex(files core.FS, stem string, segment *FileHeader, sealed SealedPoi
 	return x, true, SaveIndex(files, stem+IndexExtension, segment, x)
 }
 
-// SaveIndex replaces a segment's index file. It is not synced: a torn one is
-// found by its checksum and rebuilt.
+// SaveIndex replaces a segment's index file. It is synced before it gets its name,
+// so that a power cut leaves the old one or the new one; its name is not.
 func SaveIndex(files core.FS, path string, segment *FileHeader, x *Index) error {
-	if err := writeFile(files, path+newSuffix, AppendIndexFile(nil, segment, x), false); err != nil {
+	if err := writeFile(files, path+newSuffix, AppendIndexFile(nil, segment, x), true); err != nil {
 		return err
 	}
 	return files.Rename(path+newSuffix, path)

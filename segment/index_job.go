@@ -90,6 +90,7 @@ func (j *indexJob) Done() {
 		}
 		if j.active && g.index != nil {
 			g.index.prepend(j.index)
+			g.indexPieced = true
 		} else if g.index == nil {
 			g.index = j.index
 		}

@@ -174,6 +174,7 @@ func runModel(t *rapid.T) {
 	if err := r.store.Err(); err != nil {
 		t.Fatal(err)
 	}
+	r.verify()
 	modelStats.JournalRecycles += r.store.stats.JournalRecycles
 	modelStats.Rolls += r.store.stats.Rolls
 	modelStats.StatesWritten += r.store.stats.StatesWritten

@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"sort"
@@ -107,7 +108,17 @@ func (r *recovery) listSegments() error {
 			l.segments = append(l.segments, g)
 		}
 	}
-	sort.Slice(l.segments, func(i, j int) bool { return l.segments[i].header.Segment < l.segments[j].header.Segment })
+	if err := r.dropSuperseded(); err != nil {
+		return err
+	}
+	// A compacted segment has a higher number than those behind it.
+	sort.Slice(l.segments, func(i, j int) bool {
+		a, b := &l.segments[i].header, &l.segments[j].header
+		if a.BaseIndex != b.BaseIndex {
+			return a.BaseIndex < b.BaseIndex
+		}
+		return a.Segment < b.Segment
+	})
 	for i := 1; i < len(l.segments); i++ {
 		a, b := &l.segments[i-1].header, &l.segments[i].header
 		if a.Segment == b.Segment || a.BaseOffset > b.BaseOffset || a.BaseIndex > b.BaseIndex {
@@ -118,6 +129,28 @@ func (r *recovery) listSegments() error {
 		after := &l.segments[i+1].header
 		g.lastIndex, g.next = after.BaseIndex-1, after.BaseOffset
 	}
+	return nil
+}
+
+// dropSuperseded removes the segments that a compacted one stands for: a crash
+// came between its swap and their removal.
+func (r *recovery) dropSuperseded() error {
+	l := r.log
+	headers := make([]FileHeader, len(l.segments))
+	for i, g := range l.segments {
+		headers[i] = g.header
+	}
+	var kept []*segment
+	for i, out := range SupersededSegments(headers) {
+		if !out {
+			kept = append(kept, l.segments[i])
+			continue
+		}
+		if err := r.store.removeSegmentNow(l.segments[i]); err != nil {
+			return err
+		}
+	}
+	l.segments = kept
 	return nil
 }
 
@@ -577,6 +610,14 @@ func (r *recovery) endSegments() error {
 			if err := r.truncate(g, end); err != nil {
 				return err
 			}
+			// What is left of a cut frame in the last block must not be met by those who walk
+			// the frames, and the block holds durable bytes that are not written again: the
+			// segment ends here.
+			torn, err := r.remnant(g)
+			if err != nil {
+				return err
+			}
+			l.rollWanted = torn
 		}
 		g.position = end
 	}
@@ -621,6 +662,31 @@ func (r *recovery) findHole() int {
 		}
 	}
 	return -1
+}
+
+// remnant says whether something stands between the segment's last frame and the
+// end of its block.
+func (r *recovery) remnant(g *segment) (bool, error) {
+	end := int64(0)
+	for i := range r.accepted {
+		if f := &r.accepted[i]; f.segment == g {
+			end = max(end, f.position+FrameHeaderBytes+int64(f.bytes))
+		}
+	}
+	if end%core.DiskAlignment == 0 {
+		return false, nil
+	}
+	f, err := r.store.ports.FS.OpenRead(g.path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	b := make([]byte, alignUp(end)-end)
+	n, err := f.ReadAt(b, end)
+	if n < len(b) && err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	return !allZero(b[:n]), nil
 }
 
 // truncate cuts a segment's file behind its last frame.

@@ -184,6 +184,8 @@ func (r *recovery) rewrite(source *frameSource, hole int) error {
 			return err
 		}
 		l.segments = l.segments[:len(l.segments)-1]
+	} else if err := r.truncate(old, old.position); err != nil {
+		return err
 	}
 	l.segments = append(l.segments, g)
 	l.sealed = g.end()

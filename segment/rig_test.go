@@ -428,3 +428,16 @@ func firstDifference(a, b []byte) string {
 	}
 	return "one is the beginning of the other"
 }
+
+// verify has the offline verifier look at the disk as it is.
+func (r *rig) verify() {
+	r.t.Helper()
+	var out bytes.Buffer
+	sum, err := Verify(r.fs, NewReport(&out, false))
+	if err != nil {
+		r.t.Fatalf("verify: %v", err)
+	}
+	if !sum.Sound() {
+		r.t.Fatalf("verify finds damage:\n%s", out.String())
+	}
+}

@@ -21,17 +21,19 @@ type segment struct {
 	next      core.Offset // after its last frame
 	createdAt int64       // wall clock, for rolls by age
 
-	index      *Index // nil while it is not loaded
-	indexFrom  int64  // of the active segment: below this position the index has not been built
-	indexJob   *indexJob
-	indexUsed  int64 // monotonic
-	appendLast int64 // wall clock of its newest frame; 0 unknown
+	index       *Index // nil while it is not loaded
+	indexFrom   int64  // of the active segment: below this position the index has not been built
+	indexPieced bool   // put together from pieces: right, but its entries lie elsewhere than those of one pass
+	indexJob    *indexJob
+	indexUsed   int64 // monotonic
+	appendLast  int64 // wall clock of its newest frame; 0 unknown
 	// maxTimestamp is the greatest of its records when maxKnown; it outlives the index.
 	maxTimestamp int64
 	maxKnown     bool
 
 	statePoint    core.Index // of its .state file; 0 none
 	stateVerified bool       // written and read back by this process, or found valid
+	ended         bool       // nothing is written to it any more
 	removing      bool
 	removed       bool
 	readers       int // reads in flight; the file is not removed under them

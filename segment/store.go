@@ -49,6 +49,7 @@ type Store struct {
 	jobs        []core.Job    // that no worker had room for
 	dropping    []*Log
 	kickRemoval []*segment
+	compactor   compactor
 
 	started  bool
 	stopping bool

@@ -115,7 +115,9 @@ func (s *Store) startWriter(l *Log) {
 	if first.state == chunkOpen {
 		s.chunkClose(first)
 	}
-	if g != nil && (l.rollWanted && !g.empty() || !g.empty() && g.position+int64(first.bytes()) > l.options.SegmentBytes) {
+	if g != nil && g.ended {
+		g = nil
+	} else if g != nil && (l.rollWanted && !g.empty() || !g.empty() && g.position+int64(first.bytes()) > l.options.SegmentBytes) {
 		if l.lastIssued() > l.sealed.Index {
 			// The segment ends durable before the next one begins.
 			w.segment, w.sync, w.chunks = g, true, w.chunks[:0]

@@ -315,3 +315,47 @@ func TestListOffsetsAndDescribe(t *testing.T) {
 		t.Errorf("latest after an emptied log: %+v", a)
 	}
 }
+
+// Offsets by time are exact inside batches, compressed ones included.
+func TestOffsetsByTime(t *testing.T) {
+	n := newNode(t, 1)
+	id := n.create("t", 1).Partitions[0].ID
+	base := n.clock.wall/int64(time.Millisecond) - 1_000_000
+	var b proto.BatchBuilder
+	for i, codec := range []proto.Codec{proto.CodecNone, proto.CodecZstd, proto.CodecNone} {
+		b.Reset(codec)
+		for j := range 10 { // times 0, 10, ... 90, then 100, ...
+			if err := b.Append(&proto.Record{Timestamp: base + int64(100*i+10*j), Value: make([]byte, 100)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		batch, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := n.one(n.produceBatch(id, batch)); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	look := func(at int64) mail.Answer {
+		return n.one(mail.Request{Kind: mail.RequestListOffset, Partition: id, LeaderEpoch: -1, Lookup: mail.LookupTime, Timestamp: at})
+	}
+	for _, c := range []struct {
+		at, timestamp int64
+		offset        core.Offset
+	}{{-5, 0, 0}, {0, 0, 0}, {1, 10, 1}, {95, 100, 10}, {155, 160, 16}, {290, 290, 29}} {
+		if a := look(base + c.at); a.Err != nil || a.Offset != c.offset || a.Timestamp != base+c.timestamp || a.LeaderEpoch < 1 {
+			t.Errorf("time %d: %+v, want offset %d", c.at, a, c.offset)
+		}
+	}
+	if a := look(base + 291); a.Err != nil || a.Offset != -1 || a.Timestamp != -1 || a.LeaderEpoch != -1 {
+		t.Errorf("behind the last: %+v", a)
+	}
+	a := n.one(mail.Request{Kind: mail.RequestListOffset, Partition: id, LeaderEpoch: -1, Lookup: mail.LookupMaxTimestamp})
+	if a.Offset != 29 || a.Timestamp != base+290 {
+		t.Errorf("max timestamp: %+v", a)
+	}
+	if n.machines[0].lookups != 0 {
+		t.Errorf("%d look-ups left", n.machines[0].lookups)
+	}
+}

@@ -148,6 +148,7 @@ func (p *partition) RolledBack(_ *segment.Log, next core.Offset, err error) {
 	p.visible = min(p.visible, next)
 	p.producers.rollback(next)
 	p.failAcks(next, storageError(err))
+	p.endTrims(storageError(err)) // those that were durable have been answered, or are answered when tried again
 	p.machine.stats.RolledBack++
 	// Who has read or waits beyond the new end is told that it was cut.
 	for i := len(p.waiters) - 1; i >= 0; i-- {

@@ -3,6 +3,8 @@ package fakebroker
 import (
 	"net"
 	"sync"
+
+	"github.com/pulsemq/pulsemq/proto"
 )
 
 // Node is one broker: a listener and its connections.
@@ -125,9 +127,25 @@ func (n *Node) Sessions() int {
 
 // Credit grants every connection another window.
 func (n *Node) Credit(bytes uint64, requests uint32) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for s := range n.sessions {
+	for _, s := range n.open() {
 		s.credit(bytes, requests)
 	}
+}
+
+// Ping asks the client of every connection for a sign of life.
+func (n *Node) Ping() {
+	for _, s := range n.open() {
+		s.send(proto.ServerIDBit|2, 0, &proto.PingRequest{Opaque: 7})
+	}
+}
+
+// open are the connections there are now.
+func (n *Node) open() []*session {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var all []*session
+	for s := range n.sessions {
+		all = append(all, s)
+	}
+	return all
 }

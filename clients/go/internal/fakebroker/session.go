@@ -138,15 +138,6 @@ func (s *session) credit(bytes uint64, requests uint32) {
 	s.send(proto.ServerIDBit|1, 0, &proto.CreditPush{WindowBytes: bytes, WindowRequests: requests})
 }
 
-// Ping asks the client of every connection for a sign of life.
-func (n *Node) Ping() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for s := range n.sessions {
-		s.send(proto.ServerIDBit|2, 0, &proto.PingRequest{Opaque: 7})
-	}
-}
-
 func (s *session) hello() *proto.HelloResponse {
 	c := s.cluster
 	return &proto.HelloResponse{Magic: proto.Magic, ClusterID: c.id, NodeID: s.node.ID, BrokerVersion: "fake",

@@ -1,0 +1,197 @@
+package segment
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/segment/disk/mem"
+)
+
+// A direct frame whose sync failed is not acked: it is rolled back, the segment
+// ends, and what comes after has a higher term and generation. Frames of the
+// journal survive.
+func TestFailedSegmentSyncRollsBack(t *testing.T) {
+	testFailedSegment(t, core.DiskSync)
+}
+
+func TestFailedSegmentWriteRollsBack(t *testing.T) {
+	testFailedSegment(t, core.DiskWrite)
+}
+
+func testFailedSegment(t *testing.T, kind core.DiskOpKind) {
+	r := newRig(t, nil)
+	o := r.serve(16)[0]
+	o.append(2, 100)
+	r.settle()
+	o.append(1, 100<<10)
+	r.settle()
+	o.append(3, 100)
+	r.settle()
+	durable := o.log.DurableOffset()
+	term, generation := o.log.Term(), o.log.Generation()
+	segment := o.log.active().header.Segment
+	fault := r.fs.Inject(&mem.Fault{Kind: kind, Path: "topics/*.log"})
+	o.append(1, 100<<10)
+	r.until("the fault", func() bool { return fault.Hits() == 1 })
+	r.until("the roll back", func() bool { return len(o.rolled) == 1 })
+	if o.rolled[0] != durable || o.log.EndOffset() != durable || o.log.DurableOffset() != durable {
+		t.Fatalf("rolled back to %d, the log ends at %d, durable %d; want %d", o.rolled[0], o.log.EndOffset(), o.log.DurableOffset(), durable)
+	}
+	if o.rollErr == nil {
+		t.Fatal("no reason was given")
+	}
+	if o.log.Term() <= term || o.log.Generation() <= generation {
+		t.Fatalf("term %d and generation %d after the failure, %d and %d before", o.log.Term(), o.log.Generation(), term, generation)
+	}
+	if r.store.stats.Failures != 1 {
+		t.Fatalf("%d failures counted", r.store.stats.Failures)
+	}
+	o.append(4, 100)
+	r.settle()
+	r.tick(2e9) // the rest after a failure
+	o.append(1, 90<<10)
+	r.settle()
+	if o.log.DurableOffset() != o.log.EndOffset() {
+		t.Fatalf("durable %d of %d after the failure", o.log.DurableOffset(), o.log.EndOffset())
+	}
+	if got := o.log.active().header.Segment; got == segment {
+		t.Fatal("the failed segment is still written to")
+	}
+	o.check(0)
+	want := o.history
+	r.crash(5, mem.CrashOptions{Data: mem.FateDrop, Entries: mem.FateDrop, InFlight: mem.FateDrop})
+	o = r.open(16)
+	if len(o.history) != len(want) || o.log.EndOffset() != want[len(want)-1].next {
+		t.Fatalf("after the crash %d batches up to %d, want %d up to %d", len(o.history), o.log.EndOffset(), len(want), want[len(want)-1].next)
+	}
+	r.store.Start()
+	o.check(0)
+	if len(o.log.Damaged()) > 0 {
+		t.Fatalf("called damaged: %+v", o.log.Damaged())
+	}
+}
+
+// While a log returns to its durable point nothing is accepted.
+func TestFailingLogAcceptsNothing(t *testing.T) {
+	r := newRig(t, nil)
+	o := r.serve(16)[0]
+	o.append(1, 100)
+	r.settle()
+	o.append(1, 100<<10)
+	r.settle()
+	fault := r.fs.Inject(&mem.Fault{Kind: core.DiskSync, Path: "topics/*.log"})
+	o.append(1, 100<<10)
+	for fault.Hits() == 0 {
+		r.store.Flush(r.clock.mono)
+		r.reap()
+	}
+	if err := o.tryAppend(1, 10, core.DurabilitySync); !errors.Is(err, ErrLogFailed) {
+		t.Fatalf("an append to a failing log: %v", err)
+	}
+	r.settle()
+	o.append(1, 10)
+}
+
+// A failed journal write or sync ends the process: nothing in doubt is acked.
+func TestFailedJournalEnds(t *testing.T) {
+	for _, kind := range []core.DiskOpKind{core.DiskWrite, core.DiskSync} {
+		r := newRig(t, nil)
+		o := r.serve(16)[0]
+		o.append(1, 100)
+		r.settle()
+		durable := o.log.DurableOffset()
+		r.fs.Inject(&mem.Fault{Kind: kind, Path: "*.jnl"})
+		o.append(1, 100)
+		r.settle()
+		if !errors.Is(r.store.Err(), ErrJournalFailed) {
+			t.Fatalf("after a failed %s: %v", kind, r.store.Err())
+		}
+		if o.log.DurableOffset() != durable || o.log.WrittenOffset() != durable {
+			t.Fatalf("acked up to %d and %d after a failed %s, want %d", o.log.DurableOffset(), o.log.WrittenOffset(), kind, durable)
+		}
+		if err := o.tryAppend(1, 10, core.DurabilitySync); err == nil {
+			t.Fatal("an append after the journal failed")
+		}
+	}
+}
+
+// A full disk: appends are refused, what was acked is readable, the log accepts
+// again when space has returned.
+func TestFullDiskRecovers(t *testing.T) {
+	r := newRig(t, func(o *rigOptions) {
+		o.store.FreeBytesLow, o.store.FreeBytesHigh = 2<<20, 3<<20
+	})
+	o := r.serve(16)[0]
+	o.append(1, 100)
+	r.settle()
+	r.settle()
+	_, free, _ := r.fs.Space()
+	total, _, _ := r.fs.Space()
+	r.fs.SetCapacity(total - free + 256<<10)
+	var err error
+	for range 200 {
+		r.tick(1e9)
+		if err = o.tryAppend(1, 100<<10, core.DurabilitySync); err != nil && !errors.Is(err, ErrLogFailed) {
+			break
+		}
+		r.settle()
+	}
+	if !errors.Is(err, core.ErrDiskFull) {
+		t.Fatalf("appends on a full disk: %v", err)
+	}
+	o.check(0)
+	durable := o.log.DurableOffset()
+	if err := r.store.Trim(o.log, 1); err != nil {
+		t.Fatalf("a trim on a full disk: %v", err)
+	}
+	r.settle()
+	if o.log.StartOffset() != 1 {
+		t.Fatalf("the log starts at %d after the trim", o.log.StartOffset())
+	}
+	// Also when started while full.
+	r.crash(1, mem.CrashOptions{Data: mem.FateDrop, Entries: mem.FateDrop, InFlight: mem.FateDrop})
+	total, free, _ = r.fs.Space()
+	r.fs.SetCapacity(total - free + 64<<10)
+	o = r.open(16)
+	r.store.Start()
+	if o.log.EndOffset() < durable {
+		t.Fatalf("started while full the log ends at %d, %d was acked", o.log.EndOffset(), durable)
+	}
+	r.tick(6e9)
+	if err := o.tryAppend(1, 100, core.DurabilitySync); !errors.Is(err, core.ErrDiskFull) {
+		t.Fatalf("an append on a disk that was full at the start: %v", err)
+	}
+	r.fs.SetCapacity(1 << 30)
+	r.tick(6e9)
+	r.tick(6e9)
+	o.append(1, 100)
+	o.append(1, 100<<10)
+	r.settle()
+	if o.log.DurableOffset() != o.log.EndOffset() {
+		t.Fatalf("durable %d of %d after space returned", o.log.DurableOffset(), o.log.EndOffset())
+	}
+	o.check(o.log.StartOffset())
+}
+
+// A read error costs its own range, and only while it lasts.
+func TestReadErrorIsItsRange(t *testing.T) {
+	r := newRig(t, func(o *rigOptions) { o.store.IdleNanos = 1e9 })
+	o := r.serve(16)[0]
+	for range 4 {
+		o.append(1, 70<<10)
+		r.settle()
+	}
+	r.tick(2e9)
+	r.tick(2e9)
+	if o.log.chunks.len() > 0 {
+		t.Fatal("the idle log still holds chunks")
+	}
+	r.fs.Inject(&mem.Fault{Kind: core.DiskRead, Path: "topics/*.log"})
+	_, err := o.read(0, o.log.EndOffset(), 64<<10)
+	var corrupt *CorruptError
+	if !errors.As(err, &corrupt) {
+		t.Fatalf("a read error: %v", err)
+	}
+	o.check(0)
+}
