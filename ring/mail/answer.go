@@ -64,4 +64,7 @@ type Parcel struct {
 	Bytes int
 	// Slabs are released by the shard when the parcel returns.
 	Slabs []*core.Slab
+	// Owner is the shard's note of what goes on when the parcel returns. Reactors
+	// leave it alone.
+	Owner any
 }

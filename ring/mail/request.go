@@ -15,7 +15,8 @@ const (
 	// RequestSubscribe adds Partition to subscription (Conn, ID) from Offset on.
 	// It is answered by AnswerSubscribe once, then by AnswerDeliver as credit allows.
 	RequestSubscribe
-	// RequestUnsubscribe takes Partition off subscription (Conn, ID).
+	// RequestUnsubscribe takes Partition off subscription (Conn, ID). Partition 0 ends
+	// the subscription on this shard, with the credit that it has left. It has no answer.
 	RequestUnsubscribe
 	// RequestCredit lends Bytes of credit to subscription (Conn, ID) on this shard.
 	RequestCredit
@@ -26,7 +27,9 @@ const (
 	// RequestTrim deletes records before Offset (-1: the high watermark).
 	RequestTrim
 	// RequestAdmin carries a decoded command of proto for the shard that owns the
-	// metadata partition: create, delete or alter a topic, a producer id. See Body.
+	// metadata partition: create, delete or alter a topic, a producer id. A
+	// *proto.MetadataRequest in Body creates those of its names that do not exist
+	// (topics.auto-create); its answer has no Body, and the newest View says what is there.
 	RequestAdmin
 	// RequestReturn gives a Parcel back.
 	RequestReturn

@@ -1,0 +1,26 @@
+package conn
+
+// window is what the broker lets be unanswered at one time. CREDIT may make it smaller than what is in flight; then
+// nothing is admitted until enough has been answered.
+type window struct {
+	bytesMax    uint64
+	requestsMax uint32
+	bytes       uint64
+	requests    uint32
+}
+
+// admit takes room for one request; false when there is none now.
+func (w *window) admit(payloadBytes int) bool {
+	if w.requests >= w.requestsMax || w.bytes+uint64(payloadBytes) > w.bytesMax {
+		return false
+	}
+	w.requests++
+	w.bytes += uint64(payloadBytes)
+	return true
+}
+
+// release gives the room of an answered request back.
+func (w *window) release(payloadBytes int) {
+	w.requests--
+	w.bytes -= uint64(payloadBytes)
+}

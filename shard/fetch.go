@@ -1,0 +1,421 @@
+package shard
+
+import (
+	"errors"
+
+	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/proto"
+	"github.com/pulsemq/pulsemq/ring/mail"
+	"github.com/pulsemq/pulsemq/segment"
+)
+
+// fetch is one FETCH from its arrival until the last parcel of its answer is back.
+//
+// Invariant: it is in exactly one of: the partition's waiters (waiting >= 0), a
+// queue of the machine (queued), the store (reading), the reactor (out). done
+// means that it is over and only waits to surface from where it is.
+type fetch struct {
+	read      segment.Read
+	timer     timer
+	partition *partition
+	peer      *peer
+	place     int // in peer.fetches
+
+	conn     mail.ConnRef
+	id       uint64
+	reactor  uint8
+	received int64
+
+	offset      core.Offset
+	lastEpoch   core.LeaderEpoch // of the last record that the client read; -1 after the first chunk
+	bytesLeft   int
+	recordsLeft int
+	bytesMin    int
+	deadline    int64
+	wakeBytes   int64 // of partition.appendedBytes, from which there may be enough
+
+	waiting int // place in partition.waiters, or -1
+	queued  bool
+	reading bool
+	out     bool
+	done    bool
+	late    bool // its wait is over: answer with what is there
+	sent    bool // a chunk has been answered with More
+	held    int64
+}
+
+// fetch takes one FETCH. It is read when the turn is flushed, with all others.
+func (m *Machine) fetch(r *mail.Request) {
+	m.stats.Fetches++
+	p, err := m.serve(r.Partition, r.LeaderEpoch)
+	var owner *peer
+	if err == nil {
+		if err = p.readableAt(r.Offset, r.LastEpoch); err == nil {
+			owner = m.peer(r)
+			if len(owner.fetches) >= fetchesPerPeerMax {
+				err = errOverloadedPeer
+			}
+		}
+	}
+	if err != nil {
+		m.refuseRequest(r, err)
+		return
+	}
+	f := m.pools.fetch()
+	f.partition, f.conn, f.id, f.reactor, f.received = p, r.Conn, r.ID, r.Reactor, r.Received
+	f.offset, f.lastEpoch, f.waiting = r.Offset, r.LastEpoch, -1
+	f.bytesLeft = limited(r.BytesMax, m.options.FetchBytesMax)
+	f.recordsLeft = limited(r.RecordsMax, m.options.FetchRecordsMax)
+	f.bytesMin = min(int(r.BytesMin), f.bytesLeft, core.AnswerChunkBytesMax)
+	f.deadline = max(r.Received, m.now-int64(m.options.FetchWaitMax)) + min(max(r.Wait, 0), int64(m.options.FetchWaitMax))
+	f.late = f.bytesMin == 0 || f.deadline <= m.now
+	owner.addFetch(f)
+	f.enqueue()
+}
+
+// limited is what was asked for, at most the limit; 0 asks for the limit.
+func limited(asked uint32, limit int) int {
+	if asked == 0 || int64(asked) > int64(limit) {
+		return limit
+	}
+	return int(asked)
+}
+
+// readableAt says why nothing can be read from an offset on.
+func (p *partition) readableAt(offset core.Offset, lastEpoch core.LeaderEpoch) *proto.Error {
+	if lastEpoch >= 0 {
+		at, end, ok := p.log.Epochs().End(core.Term(lastEpoch), p.log.EndOffset())
+		if ok && (core.LeaderEpoch(at) < lastEpoch || end < offset) {
+			err := proto.CodeLogTruncated.Errorf(
+				"the record before offset %d was read in leader epoch %d; here epoch %d ends at offset %d, what was read behind it no longer exists",
+				offset, lastEpoch, at, end)
+			err.Truncation = &proto.Truncation{Epoch: int32(at), EndOffset: int64(end)}
+			return err
+		}
+	}
+	if offset < p.log.StartOffset() || offset > p.log.EndOffset() {
+		return p.outOfRange(offset)
+	}
+	return nil
+}
+
+func (p *partition) outOfRange(offset core.Offset) *proto.Error {
+	earliest, latest := p.log.StartOffset(), p.highWatermark()
+	err := proto.CodeOffsetOutOfRange.Errorf("offset %d is not in partition %d of topic %s, which holds %d up to but not including %d",
+		offset, p.number, p.topic.Name, earliest, latest)
+	err.Offsets = &proto.OffsetRange{Earliest: int64(earliest), Latest: int64(latest)}
+	return err
+}
+
+func (f *fetch) enqueue() {
+	f.queued = true
+	f.partition.machine.runnable.push(f)
+}
+
+// runReads serves fetches and pushes within the turn's share of bytes.
+func (m *Machine) runReads() {
+	m.turn++
+	for n := m.stalled.len(); n > 0; n-- {
+		m.stalled.pop().runHeld()
+	}
+	for n := m.runnable.len(); n > 0 && m.reads < readBytesPerTurn; n-- {
+		f := m.runnable.pop()
+		f.queued = false
+		f.run()
+	}
+	for n := m.pushable.len(); n > 0 && m.reads < readBytesPerTurn; n-- {
+		s := m.pushable.pop()
+		s.queued = false
+		s.run()
+	}
+}
+
+// spent counts bytes against the turn's and the partition's share.
+func (p *partition) spent(bytes int) {
+	if p.readTurn != p.machine.turn {
+		p.readTurn, p.readBytes = p.machine.turn, 0
+	}
+	p.readBytes += bytes
+	p.machine.reads += bytes
+}
+
+// exhausted says that the partition has had its share of the turn.
+func (p *partition) exhausted() bool {
+	return p.readTurn == p.machine.turn && p.readBytes >= readBytesPerPartition
+}
+
+// run reads the next chunk, or waits for data.
+func (f *fetch) run() {
+	p := f.partition
+	m := p.machine
+	if f.done {
+		m.pools.putFetch(f)
+		return
+	}
+	if err := f.servable(); err != nil {
+		f.fail(err)
+		return
+	}
+	visible := p.highWatermark()
+	if f.offset >= visible {
+		f.waitFor(0)
+		return
+	}
+	want := min(f.bytesLeft, core.AnswerChunkBytesMax)
+	switch {
+	case p.exhausted():
+		f.enqueue()
+		return
+	case !m.readable(f.peer, int64(want)):
+		f.starve()
+		return
+	}
+	f.held = int64(want)
+	m.hold(f.peer, f.held)
+	f.reading = true
+	f.read.Log, f.read.Offset, f.read.Limit = p.log, f.offset, visible
+	f.read.BytesMax, f.read.RecordsMax, f.read.Owner = want, f.recordsLeft, f
+	if m.store.Read(&f.read) {
+		f.ReadDone(&f.read)
+	}
+}
+
+func (f *fetch) servable() *proto.Error {
+	p := f.partition
+	if p.gone {
+		return proto.CodeUnknownTopic.Errorf("topic %s was deleted", p.topic.Name)
+	}
+	if p.machine.stopping {
+		return errShuttingDown
+	}
+	return p.readableAt(f.offset, f.lastEpoch)
+}
+
+// waitFor hangs the fetch on its partition until there is more than the bytes
+// that were found, or answers with nothing when its time is over.
+func (f *fetch) waitFor(found int) {
+	p := f.partition
+	if f.late || f.sent {
+		f.answerEmpty()
+		return
+	}
+	f.wakeBytes = 0
+	if p.topic.Config.Durability != core.DurabilityNone {
+		// What is appended and not yet visible counts as new: it is not in found.
+		f.wakeBytes = p.appendedBytes - p.pendingBytes + int64(f.bytesMin-found)
+	}
+	f.waiting = len(p.waiters)
+	p.waiters = append(p.waiters, f)
+	p.machine.wheel.arm(&f.timer, f, f.deadline)
+}
+
+// leave takes the fetch off its partition.
+func (f *fetch) leave() {
+	p := f.partition
+	last := len(p.waiters) - 1
+	p.waiters[f.waiting] = p.waiters[last]
+	p.waiters[f.waiting].waiting = f.waiting
+	p.waiters[last] = nil
+	p.waiters = p.waiters[:last]
+	f.waiting = -1
+	p.machine.wheel.disarm(&f.timer)
+}
+
+// expire ends the wait: for data it is answered with what is there, for memory
+// with OVERLOADED.
+func (f *fetch) expire() {
+	if f.waiting >= 0 {
+		f.leave()
+		f.late = true
+		f.enqueue()
+		return
+	}
+	f.fail(errOverloadedRead)
+}
+
+// starve waits for memory that other answers hold.
+func (f *fetch) starve() {
+	m := f.partition.machine
+	m.stats.Starved++
+	f.queued = true
+	m.starved.push(f)
+	if !f.sent && !f.timer.armed {
+		m.wheel.arm(&f.timer, f, max(f.deadline, m.now+int64(starveMax)))
+	}
+}
+
+// starveMax is the least that a fetch waits for memory before it is refused.
+const starveMax = 1e9
+
+// resumeMax bounds how many of those who wait for memory try again when some comes back.
+const resumeMax = 16
+
+// resumeStarved gives those who have waited longest for memory another try. Once
+// nothing is out any more all of them try, because nothing would call again.
+func (m *Machine) resumeStarved() {
+	most := resumeMax
+	if m.memory.parcels == 0 {
+		most = max(m.starved.len(), m.hungry.len())
+	}
+	for n := min(most, m.starved.len()); n > 0; n-- {
+		m.runnable.push(m.starved.pop()) // stays queued
+	}
+	for n := min(most, m.hungry.len()); n > 0; n-- {
+		m.pushable.push(m.hungry.pop())
+	}
+}
+
+// ReadDone takes what the store found.
+func (f *fetch) ReadDone(r *segment.Read) {
+	p := f.partition
+	m := p.machine
+	f.reading = false
+	if f.done {
+		r.Release()
+		f.unhold()
+		m.pools.putFetch(f)
+		return
+	}
+	if r.Err != nil || p.gone {
+		err := p.readError(r)
+		r.Release()
+		f.unhold()
+		f.fail(err)
+		return
+	}
+	found := r.Bytes
+	p.spent(found)
+	if !f.sent && !f.late && found < f.bytesMin && r.Next >= p.highWatermark() && found < f.bytesLeft {
+		r.Release()
+		f.unhold()
+		f.waitFor(found)
+		return
+	}
+	if f.sent && (found > f.bytesLeft || r.Records > f.recordsLeft) {
+		// Only the first batch of an answer may be larger than the limits.
+		r.Release()
+		f.unhold()
+		f.answerEmpty()
+		return
+	}
+	if found == 0 { // nothing but frames without records between offset and limit
+		f.offset = max(f.offset, r.Next)
+		r.Release()
+		f.unhold()
+		if f.offset < p.highWatermark() {
+			f.enqueue()
+		} else {
+			f.waitFor(0)
+		}
+		return
+	}
+	f.answer(r)
+}
+
+// readError is the answer to a read that failed.
+func (p *partition) readError(r *segment.Read) *proto.Error {
+	if p.gone {
+		return proto.CodeUnknownTopic.Errorf("topic %s was deleted", p.topic.Name)
+	}
+	var outside *segment.RangeError
+	if errors.As(r.Err, &outside) {
+		return p.outOfRange(r.Offset)
+	}
+	err := storageError(r.Err)
+	if err.Code == proto.CodeCorruptRecord {
+		err.Text = "topic " + p.topic.Name + ", partition " + partitionText(p.number) + ": " + err.Text
+		p.machine.stats.Corrupt++
+	}
+	return err
+}
+
+// answer sends one chunk.
+func (f *fetch) answer(r *segment.Read) {
+	p := f.partition
+	m := p.machine
+	p.read(r)
+	m.hold(f.peer, int64(r.Bytes)-f.held)
+	f.held = int64(r.Bytes)
+	f.offset, f.lastEpoch = r.Next, -1
+	// Another chunk follows when it was the chunk that ended this one, and not what
+	// the client asked for.
+	chunked := r.BytesMax < f.bytesLeft
+	f.bytesLeft -= r.Bytes
+	f.recordsLeft -= r.Records
+	f.sent = chunked && f.bytesLeft > 0 && f.recordsLeft > 0 && f.offset < p.highWatermark()
+	f.out = true
+	parcel := m.pack(r)
+	parcel.Owner = f
+	m.fetchAnswer(f, parcel)
+	if !f.sent {
+		f.end()
+	}
+}
+
+// read counts what consumers got.
+func (p *partition) read(r *segment.Read) {
+	p.stats.MessagesOut += int64(r.Records)
+	p.stats.BytesOut += int64(r.Bytes)
+	p.machine.stats.MessagesOut += int64(r.Records)
+	p.machine.stats.BytesOut += int64(r.Bytes)
+}
+
+func (m *Machine) fetchAnswer(f *fetch, parcel *mail.Parcel) {
+	p := f.partition
+	m.answer = mail.Answer{
+		Kind: mail.AnswerFetch, More: f.sent && parcel != nil, Conn: f.conn, ID: f.id,
+		Partition: p.id, LeaderEpoch: p.leaderEpoch(), Offset: f.offset, Timestamp: -1,
+		LogStartOffset: p.log.StartOffset(), HighWatermark: p.highWatermark(), LogEndOffset: p.log.EndOffset(),
+		Received: f.received, Parcel: parcel,
+	}
+	m.send(f.reactor)
+}
+
+func (f *fetch) answerEmpty() {
+	f.partition.machine.fetchAnswer(f, nil)
+	f.end()
+}
+
+// fail answers the fetch with an error.
+func (f *fetch) fail(err *proto.Error) {
+	p := f.partition
+	p.machine.refuse(f.reactor, f.conn, f.id, p.id, f.received, err)
+	f.end()
+}
+
+// end takes the fetch off its connection; it is given back when it surfaces.
+func (f *fetch) end() {
+	m := f.partition.machine
+	f.done = true
+	m.wheel.disarm(&f.timer)
+	f.peer.removeFetch(f)
+	m.releasePeer(f.peer)
+	if !f.queued && !f.reading && !f.out {
+		m.pools.putFetch(f)
+	}
+}
+
+// cancel ends the fetch without an answer: its connection is gone.
+func (f *fetch) cancel() {
+	if f.waiting >= 0 {
+		f.leave()
+	}
+	f.end()
+}
+
+func (f *fetch) unhold() {
+	held := f.held
+	f.held = 0
+	f.partition.machine.unhold(f.peer, held)
+}
+
+// returned goes on when a chunk has left for its socket.
+func (f *fetch) returned(int64) {
+	f.out = false
+	f.unhold()
+	if f.done {
+		f.partition.machine.pools.putFetch(f)
+		return
+	}
+	f.enqueue()
+}

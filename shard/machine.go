@@ -1,0 +1,288 @@
+package shard
+
+import (
+	"fmt"
+
+	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/ring/mail"
+	"github.com/pulsemq/pulsemq/segment"
+)
+
+// Machine is one shard. See the package's documentation.
+//
+// Invariants: memory.pending is the sum of the batches of all queued acks and
+// held produces; memory.parcels is the sum of the parcels that are out.
+type Machine struct {
+	options Options
+	ports   Ports
+	store   *segment.Store
+
+	now  int64 // monotonic, of this turn
+	wall int64 // nanoseconds since the Unix epoch, of this turn
+
+	partitions map[core.PartitionID]*partition
+	peers      map[peerKey]*peer
+	admin      *admin // nil unless this shard owns the metadata partition
+
+	wheel    wheel
+	moved    queue[*partition]    // whose log advanced since the last settle
+	runnable queue[*fetch]        // to be read in this turn or the next
+	pushable queue[*subscription] // with credit and unread data
+	starved  queue[*fetch]        // waiting for memory
+	hungry   queue[*subscription] // waiting for memory
+	stalled  queue[*partition]    // whose next check did not fit the workers' queue
+	outboxes []outbox             // per reactor
+	letters  queue[letterOut]     // answers to other shards that did not fit their ring
+
+	memory   memory
+	pools    pools
+	answer   mail.Answer // filled and handed out by reference: an Answer on the stack would escape
+	turn     int64       // counts runs of reads
+	reads    int         // bytes read in this turn
+	lookups  int         // look-ups waiting
+	stats    Stats
+	stopping bool
+	fatal    error
+}
+
+// letterOut is a letter with its destination.
+type letterOut struct {
+	shard  core.ShardID
+	letter mail.Letter
+}
+
+// outbox keeps the answers that did not fit a reactor's ring, in order.
+type outbox struct{ answers queue[mail.Answer] }
+
+// New makes a machine without partitions. The store may not be started yet.
+func New(ports Ports, options Options) *Machine {
+	m := &Machine{
+		options:    options.withDefaults(),
+		ports:      ports,
+		store:      ports.Store,
+		partitions: make(map[core.PartitionID]*partition),
+		peers:      make(map[peerKey]*peer),
+	}
+	m.outboxes = make([]outbox, max(1, m.options.Reactors))
+	m.readClock()
+	m.wheel.init(m.now)
+	m.stats.init()
+	return m
+}
+
+func (m *Machine) readClock() {
+	m.now, m.wall = m.ports.Clock.Monotonic(), m.ports.Clock.Now()
+}
+
+// Receive takes one request. The machine keeps no reference to r itself.
+func (m *Machine) Receive(r *mail.Request) {
+	m.stats.Requests++
+	if r.Received != 0 {
+		m.stats.Ring.record(m.now - r.Received)
+	}
+	switch r.Kind {
+	case mail.RequestProduce:
+		m.produce(r)
+	case mail.RequestFetch:
+		m.fetch(r)
+	case mail.RequestSubscribe:
+		m.subscribe(r)
+	case mail.RequestUnsubscribe:
+		m.unsubscribe(r)
+	case mail.RequestCredit:
+		m.credit(r)
+	case mail.RequestListOffset:
+		m.listOffset(r)
+	case mail.RequestDescribe:
+		m.describe(r)
+	case mail.RequestTrim:
+		m.trim(r)
+	case mail.RequestAdmin:
+		m.receiveAdmin(r)
+	case mail.RequestReturn:
+		m.parcelReturned(r.Parcel)
+	case mail.RequestDisconnect:
+		m.disconnect(r)
+	default:
+		core.Assert(false, "a reactor sends requests of known kinds")
+	}
+}
+
+// Complete hands an ended disk operation to its owner.
+func (m *Machine) Complete(op *core.DiskOp) { op.Owner.Complete(op) }
+
+// JobDone hands an ended job back to who submitted it.
+func (m *Machine) JobDone(job core.Job) { job.Done() }
+
+// Tick reads the clock once and lets time pass.
+func (m *Machine) Tick() {
+	m.readClock()
+	m.wheel.advance(m.now)
+	m.store.Tick(m.now)
+}
+
+// Flush ends a turn: what advanced is answered, what can be read is read, what
+// was appended goes to the disk, and answers go out.
+func (m *Machine) Flush() {
+	m.reads = 0
+	m.settle()
+	m.runReads()
+	if m.admin != nil {
+		m.admin.run()
+	}
+	m.store.Flush(m.now)
+	m.settle()
+	m.drainOutboxes()
+	m.drainLetters()
+	if m.fatal == nil {
+		m.fatal = m.store.Err()
+	}
+}
+
+// Busy reports whether the next turn has work that no ring and no completion
+// will announce, so that the loop must not park.
+func (m *Machine) Busy() bool {
+	if m.runnable.len() > 0 || m.pushable.len() > 0 || m.moved.len() > 0 || m.letters.len() > 0 || m.stalled.len() > 0 {
+		return true
+	}
+	for i := range m.outboxes {
+		if m.outboxes[i].answers.len() > 0 {
+			return true
+		}
+	}
+	return m.admin != nil && m.admin.busy()
+}
+
+// Wait is how long the loop may park, in nanoseconds, at most limit.
+func (m *Machine) Wait(limit int64) int64 { return m.wheel.wait(m.ports.Clock.Monotonic(), limit) }
+
+// Err is why the process must end; nil while all is well.
+func (m *Machine) Err() error { return m.fatal }
+
+// settle answers what the logs that advanced allow, until nothing moves.
+func (m *Machine) settle() {
+	for m.moved.len() > 0 {
+		p := m.moved.pop()
+		p.moved = false
+		if !p.gone {
+			p.settle()
+		}
+	}
+}
+
+// send hands m.answer to a reactor, or keeps a copy until its ring has room.
+func (m *Machine) send(reactor uint8) {
+	core.Assert(int(reactor) < len(m.outboxes), "a request names the reactor that sent it")
+	box := &m.outboxes[reactor].answers
+	if m.answer.Kind == mail.AnswerError || m.answer.Err != nil {
+		m.stats.failed(m.answer.Err)
+	}
+	if box.len() > 0 || !m.ports.Out.Answer(int(reactor), &m.answer) {
+		box.push(m.answer)
+	}
+	m.answer = mail.Answer{}
+}
+
+func (m *Machine) drainOutboxes() {
+	for i := range m.outboxes {
+		box := &m.outboxes[i].answers
+		for box.len() > 0 && m.ports.Out.Answer(i, box.front()) {
+			box.pop()
+		}
+	}
+}
+
+func (m *Machine) drainLetters() {
+	for m.letters.len() > 0 {
+		front := m.letters.front()
+		if !m.ports.Out.Letter(front.shard, &front.letter) {
+			return
+		}
+		m.letters.pop()
+	}
+}
+
+// Letter takes one letter from another shard.
+func (m *Machine) Letter(l *mail.Letter) {
+	if l.Kind == mail.LetterDone {
+		core.Assert(m.admin != nil, "only the metadata's shard is told that a letter was obeyed")
+		m.admin.letterDone(l)
+		return
+	}
+	m.obey(l)
+	m.letters.push(letterOut{l.From, mail.Letter{Kind: mail.LetterDone, From: m.options.Shard, Change: l.Change, Partition: l.Partition}})
+}
+
+// obey carries out a change of the metadata on this shard.
+func (m *Machine) obey(l *mail.Letter) {
+	switch l.Kind {
+	case mail.LetterOpen:
+		if m.partitions[l.Partition] == nil { // a repeated letter changes nothing
+			p := m.newPartition(l.Partition, l.Topic, l.Number)
+			p.log = m.store.CreateLog(p.identity(), logOptions(l.Topic.Config), p)
+		}
+	case mail.LetterConfigure:
+		if p := m.partitions[l.Partition]; p != nil {
+			p.configure(l.Topic)
+		}
+	case mail.LetterDelete:
+		if p := m.partitions[l.Partition]; p != nil {
+			p.drop()
+		}
+	default:
+		core.Assert(false, "shards send letters of known kinds")
+	}
+}
+
+// Open makes a partition that the metadata knows and recovers its log from the
+// folder. It blocks on files: start-up only. An error is not fatal: the
+// partition is there and answers PARTITION_UNAVAILABLE.
+func (m *Machine) Open(id core.PartitionID, topic *core.Topic, number core.PartitionNumber) error {
+	p := m.newPartition(id, topic, number)
+	log, err := m.store.OpenLog(p.identity(), logOptions(topic.Config), p)
+	if err != nil {
+		p.unavailable = err
+		return fmt.Errorf("open partition %d of topic %s (id %d): %w", number, topic.Name, id, err)
+	}
+	p.log = log
+	return nil
+}
+
+// Serve ends the start-up phase: every partition of this shard is open. Frames of
+// partitions that known does not know are put into quarantine first. It blocks.
+func (m *Machine) Serve(known func(core.PartitionID) bool) error {
+	if err := m.store.Quarantine(known); err != nil {
+		return fmt.Errorf("put frames of unknown partitions into quarantine: %w", err)
+	}
+	m.store.Start()
+	return nil
+}
+
+// Stop refuses new work and ends what waits; then the store writes and syncs
+// what it has. The loop goes on with turns until Stopped.
+func (m *Machine) Stop() {
+	if m.stopping {
+		return
+	}
+	m.stopping = true
+	for _, p := range m.partitionsSorted() {
+		p.stop()
+	}
+	if m.admin != nil {
+		m.admin.stop()
+	}
+	m.store.Stop()
+}
+
+// Stopped reports whether everything is on disk and every answer is out.
+func (m *Machine) Stopped() bool {
+	if !m.stopping || !m.store.Stopped() {
+		return false
+	}
+	for i := range m.outboxes {
+		if m.outboxes[i].answers.len() > 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,287 @@
+package shard
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/proto"
+	"github.com/pulsemq/pulsemq/ring/mail"
+)
+
+func TestProduceIsAckedWhenDurable(t *testing.T) {
+	n := newNode(t, 1)
+	id := n.create("t", 1).Partitions[0].ID
+	n.held = true
+	r := n.produceRequest(id, batchSpec{records: 3, value: 10, producer: -1})
+	n.send(&r)
+	n.turn()
+	n.turn()
+	if got := n.answers(); len(got) != 0 && n.disks[0].pending() {
+		t.Fatalf("acked before the disk was done: %+v", got)
+	}
+	n.held = false
+	n.settle()
+	got := n.answers()
+	if len(got) == 1 && (got[0].Kind != mail.AnswerProduce || got[0].Durability != core.DurabilitySync || got[0].Offset != 0 || got[0].Timestamp != -1) {
+		t.Fatalf("answer %+v", got)
+	}
+	a := n.one(n.produceRequest(id, batchSpec{records: 1, producer: -1}))
+	if a.Offset != 3 || a.LogEndOffset != 4 || a.Duplicate {
+		t.Errorf("second answer %+v", a)
+	}
+}
+
+func TestAckNamesTheDurability(t *testing.T) {
+	n := newNode(t, 1)
+	for _, level := range []core.Durability{core.DurabilityNone, core.DurabilityBatch, core.DurabilitySync} {
+		id := n.create("t-"+level.String(), 1, "durability", level.String()).Partitions[0].ID
+		if a := n.one(n.produceRequest(id, batchSpec{records: 1, producer: -1})); a.Err != nil || a.Durability != level {
+			t.Errorf("%v: %+v", level, a)
+		}
+	}
+}
+
+func TestAcksNoneHasNoAnswerButARefusal(t *testing.T) {
+	n := newNode(t, 1)
+	id := n.create("t", 1).Partitions[0].ID
+	r := n.produceRequest(id, batchSpec{records: 1, producer: -1})
+	r.Acks = acksNone
+	if got := n.ask(r); len(got) != 0 {
+		t.Fatalf("answers %+v", got)
+	}
+	if p := n.machines[0].partitions[id]; p.log.EndOffset() != 1 || p.pendingBytes != 0 {
+		t.Errorf("end %d, %d bytes pending", p.log.EndOffset(), p.pendingBytes)
+	}
+	r = n.produceRequest(id, batchSpec{records: 1, value: 3 << 19, producer: -1})
+	r.Acks = acksNone
+	if a := n.one(r); a.Err == nil || a.Err.Code != proto.CodeBatchTooLarge {
+		t.Errorf("answer %+v", a)
+	}
+}
+
+func TestProduceRefuses(t *testing.T) {
+	n := newNode(t, 1)
+	id := n.create("t", 1).Partitions[0].ID
+	compacted := n.create("c", 1, "cleanup.policy", "compact").Partitions[0].ID
+	now := n.clock.wall / int64(time.Millisecond)
+	for _, c := range []struct {
+		name      string
+		partition core.PartitionID
+		batch     batchSpec
+		epoch     core.LeaderEpoch
+		code      proto.Code
+		says      string
+	}{
+		{"unknown partition", 999, batchSpec{records: 1}, -1, proto.CodeUnknownTopic, "999"},
+		{"too large", id, batchSpec{records: 1, value: 1 << 20}, -1, proto.CodeBatchTooLarge, "max.message.bytes"},
+		{"too many records", id, batchSpec{records: 10_001}, -1, proto.CodeInvalidRequest, "10000"},
+		{"an hour and a bit ahead", id, batchSpec{records: 1, timestamp: now + 3_600_001}, -1, proto.CodeInvalidTimestamp, "3600000"},
+		{"passed epoch", id, batchSpec{records: 1}, 0, proto.CodeFencedLeaderEpoch, "epoch 0"},
+		{"coming epoch", id, batchSpec{records: 1}, 99, proto.CodeUnknownLeaderEpoch, "99"},
+		{"no key", compacted, batchSpec{records: 2, noKeys: true}, -1, proto.CodeInvalidRequest, "record 0"},
+		{"no key, compressed", compacted, batchSpec{records: 200, noKeys: true, codec: proto.CodecGzip}, -1, proto.CodeInvalidRequest, "record 0"},
+	} {
+		c.batch.producer = -1
+		r := n.produceRequest(c.partition, c.batch)
+		r.LeaderEpoch = c.epoch
+		a := n.one(r)
+		if a.Kind != mail.AnswerError || a.Err.Code != c.code || !strings.Contains(a.Err.Text, c.says) {
+			t.Errorf("%s: %v", c.name, a.Err)
+		}
+	}
+	for _, p := range n.machines[0].partitions {
+		if p.log.EndOffset() != 0 || p.pendingBytes != 0 {
+			t.Errorf("something of a refused batch is left: end %d, %d bytes", p.log.EndOffset(), p.pendingBytes)
+		}
+	}
+	if n.machines[0].memory.pending != 0 {
+		t.Errorf("%d bytes pending", n.machines[0].memory.pending)
+	}
+}
+
+func TestTimestampBounds(t *testing.T) {
+	n := newNode(t, 1)
+	id := n.create("t", 1).Partitions[0].ID
+	now := n.clock.wall / int64(time.Millisecond)
+	for _, ms := range []int64{now + 3_600_000, 1, now} {
+		if a := n.one(n.produceRequest(id, batchSpec{records: 1, timestamp: ms, producer: -1})); a.Err != nil {
+			t.Errorf("time %d: %v", ms, a.Err)
+		}
+	}
+}
+
+func TestAppendTimeIsTheBrokers(t *testing.T) {
+	n := newNode(t, 1)
+	id := n.create("t", 1, "message.timestamp.type", "append").Partitions[0].ID
+	now := n.clock.wall / int64(time.Millisecond)
+	// The producer's own time is far ahead and does not matter.
+	a := n.one(n.produceRequest(id, batchSpec{records: 2, value: 5, timestamp: now * 1000, producer: -1}))
+	if a.Err != nil || a.Timestamp != now {
+		t.Fatalf("answer %+v, want append time %d", a, now)
+	}
+	f := n.one(n.fetchRequest(id, 0))
+	for _, r := range parcelRecords(t, f.Parcel) { // checks the checksum
+		if r.Timestamp != now {
+			t.Errorf("record of time %d", r.Timestamp)
+		}
+	}
+}
+
+func TestDuplicateGetsTheFirstOffset(t *testing.T) {
+	n := newNode(t, 1)
+	id := n.create("t", 1).Partitions[0].ID
+	n.one(n.produceRequest(id, batchSpec{records: 4, producer: -1}))
+	first := n.batch(batchSpec{records: 3, producer: 5, sequence: 0})
+	n.one(n.produceBatch(id, first))
+	for range 3 {
+		a := n.one(n.produceBatch(id, first))
+		if a.Err != nil || !a.Duplicate || a.Offset != 4 || a.LogEndOffset != 7 {
+			t.Fatalf("answer %+v", a)
+		}
+	}
+}
+
+// A duplicate must not be answered before its original is durable, and must not
+// wait for what came after the original.
+func TestDuplicateJoinsTheOriginal(t *testing.T) {
+	n := newNode(t, 1)
+	id := n.create("t", 1).Partitions[0].ID
+	p := n.machines[0].partitions[id]
+	n.held = true
+	batch := n.batch(batchSpec{records: 3, producer: 5})
+	original, duplicate := n.produceBatch(id, batch), n.produceBatch(id, batch)
+	between := n.produceRequest(id, batchSpec{records: 2, producer: -1})
+	n.send(&original)
+	n.send(&between)
+	n.send(&duplicate)
+	if p.acks.count != 3 {
+		t.Fatalf("%d acks", p.acks.count)
+	}
+	var order []core.Offset
+	for a := p.acks.first; a != nil; a = a.next {
+		order = append(order, a.nextOffset)
+	}
+	if order[0] != 3 || order[1] != 3 || order[2] != 5 || !p.acks.first.next.duplicate {
+		t.Errorf("acks in the order %v", order)
+	}
+	n.held = false
+	n.settle()
+	if got := n.answers(); len(got) != 3 || !got[1].Duplicate || got[1].Offset != 0 || got[2].Offset != 3 {
+		t.Errorf("answers %+v", got)
+	}
+}
+
+func TestOneShareOfMemory(t *testing.T) {
+	n := newNode(t, 1, func(o *Options) { o.MemoryBytes = 32 << 20 })
+	topic := n.create("t", 2)
+	n.held = true
+	refused := 0
+	for i := 0; i < 8; i++ {
+		r := n.produceRequest(topic.Partitions[0].ID, batchSpec{records: 1, value: 900 << 10, producer: -1})
+		n.send(&r)
+	}
+	for _, a := range n.answers() {
+		if a.Err == nil || a.Err.Code != proto.CodeOverloaded || a.Err.WaitMs == 0 {
+			t.Fatalf("answer %+v", a)
+		}
+		refused++
+	}
+	// An eighth of 32 MiB holds four batches of 900 KiB.
+	if refused != 4 {
+		t.Errorf("%d of 8 refused", refused)
+	}
+	r := n.produceRequest(topic.Partitions[1].ID, batchSpec{records: 1, value: 900 << 10, producer: -1})
+	n.send(&r)
+	if got := n.answers(); len(got) != 0 {
+		t.Errorf("the other partition suffers: %v", got[0].Err)
+	}
+	n.held = false
+	n.settle()
+	if got := n.answers(); len(got) != 5 {
+		t.Errorf("%d acks", len(got))
+	}
+	if m := n.machines[0].memory; m.pending != 0 {
+		t.Errorf("%d bytes still counted", m.pending)
+	}
+}
+
+// While compressed records of a compacted topic are on a worker, later produces
+// must not overtake.
+func TestProducesKeepTheirOrderBehindACheck(t *testing.T) {
+	n := newNode(t, 1)
+	id := n.create("t", 1, "cleanup.policy", "compact").Partitions[0].ID
+	n.workers[0].full = true
+	compressed := n.produceRequest(id, batchSpec{records: 100, value: 30, codec: proto.CodecGzip, producer: -1})
+	plain := n.produceRequest(id, batchSpec{records: 2, producer: -1})
+	bad := n.produceRequest(id, batchSpec{records: 100, value: 30, codec: proto.CodecGzip, noKeys: true, producer: -1})
+	last := n.produceRequest(id, batchSpec{records: 1, producer: -1})
+	for _, r := range []*mail.Request{&compressed, &plain, &bad, &last} {
+		n.send(r)
+	}
+	n.turn()
+	if got := n.answers(); len(got) != 0 || !n.machines[0].Busy() {
+		t.Fatalf("answers %+v before the check", got)
+	}
+	n.workers[0].full = false
+	n.settle()
+	got := map[uint64]mail.Answer{}
+	for _, a := range n.answers() {
+		got[a.ID] = a
+	}
+	if got[compressed.ID].Offset != 0 || got[plain.ID].Offset != 100 || got[bad.ID].Err == nil || got[last.ID].Offset != 102 || got[last.ID].Err != nil {
+		t.Errorf("answers %+v", got)
+	}
+	if p := n.machines[0].partitions[id]; p.inspect != nil || p.pendingBytes != 0 {
+		t.Errorf("left behind: %+v, %d bytes", p.inspect, p.pendingBytes)
+	}
+}
+
+func TestProduceTimesOutAndKeepsItsPlace(t *testing.T) {
+	n := newNode(t, 1)
+	id := n.create("t", 1).Partitions[0].ID
+	n.held = true
+	r := n.produceRequest(id, batchSpec{records: 1, producer: -1})
+	r.Wait = int64(50 * time.Millisecond)
+	n.send(&r)
+	n.clock.advance(40 * time.Millisecond)
+	n.machines[0].Tick()
+	if got := n.answers(); len(got) != 0 {
+		t.Fatalf("too early: %+v", got)
+	}
+	n.clock.advance(20 * time.Millisecond)
+	n.machines[0].Tick()
+	if got := n.answers(); len(got) != 1 || got[0].Err.Code != proto.CodeTimedOut {
+		t.Fatalf("answers %+v", got)
+	}
+	n.held = false
+	if a := n.one(n.produceRequest(id, batchSpec{records: 1, producer: -1})); a.Offset != 1 {
+		t.Errorf("answer %+v", a)
+	}
+	if p := n.machines[0].partitions[id]; p.acks.count != 0 || p.pendingBytes != 0 || n.machines[0].wheel.armed != 0 {
+		t.Errorf("left behind: %d acks, %d bytes, %d timers", p.acks.count, p.pendingBytes, n.machines[0].wheel.armed)
+	}
+}
+
+func TestAnswersWaitForRoomInTheRing(t *testing.T) {
+	n := newNode(t, 1)
+	id := n.create("t", 1).Partitions[0].ID
+	n.outs[0].answersFull = true
+	for range 3 {
+		r := n.produceRequest(id, batchSpec{records: 1, producer: -1})
+		n.send(&r)
+	}
+	for range 50 {
+		n.turn()
+	}
+	if !n.machines[0].Busy() {
+		t.Error("the loop may park with answers that nobody got")
+	}
+	n.outs[0].answersFull = false
+	n.settle()
+	got := n.answers()
+	if len(got) != 3 || got[0].Offset != 0 || got[2].Offset != 2 || n.machines[0].Busy() {
+		t.Errorf("answers %+v", got)
+	}
+}

@@ -1,0 +1,318 @@
+package reactor
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/ring"
+	"github.com/pulsemq/pulsemq/ring/mail"
+	"github.com/pulsemq/pulsemq/shard"
+)
+
+const (
+	// requestsPerTurn and bytesPerTurn bound what a turn takes from one reactor, so
+	// that completions and answers are not kept waiting by a flood.
+	requestsPerTurn = 512
+	bytesPerTurn    = 4 << 20
+
+	requestsPerBatch = 64
+	completionsMax   = 256
+
+	// parkMax is the longest sleep: the store looks after retention and idle files
+	// by the time that Tick tells it. For a while after the last work it is shorter,
+	// because flush.ms of batch topics runs by the same time.
+	parkMax      = int64(100 * time.Millisecond)
+	parkBusyMax  = int64(2 * time.Millisecond)
+	parkBusyTime = 2 * time.Second
+
+	// snapshotEvery is how often counters are published while somebody reads them.
+	snapshotEvery = int64(time.Second)
+)
+
+// Loop is the thread of one shard.
+type Loop struct {
+	id      core.ShardID
+	machine *shard.Machine
+	driver  core.DiskDriver
+	waker   *ring.Waker
+	workers *Workers
+	clock   core.Clock
+	spin    spinner
+
+	workedAt int64 // monotonic, of the last turn with work
+
+	links   []*mail.Link              // by reactor
+	letters []*ring.SPSC[mail.Letter] // from each other shard; nil at its own place
+	out     *outlet
+
+	requests    [requestsPerBatch]mail.Request
+	completions [completionsMax]*core.DiskOp
+
+	stopping atomic.Bool
+	deadline atomic.Int64 // monotonic, when a stop is given up
+	stopped  bool         // Stop of the machine was called
+
+	wanted      atomic.Bool // somebody asked for a snapshot
+	page        atomic.Pointer[shard.Snapshot]
+	snapshotted int64
+}
+
+// outlet is the machine's way out. Answers are staged and shown to each reactor
+// once per turn, with one kick.
+type outlet struct {
+	links    []*mail.Link
+	answered []bool // by reactor: staged and not shown
+	letters  []*ring.SPSC[mail.Letter]
+	wakers   []*ring.Waker // of the shards
+	posted   []bool        // by shard
+	views    *mail.Views
+}
+
+func newOutlet(links []*mail.Link, letters []*ring.SPSC[mail.Letter], wakers []*ring.Waker, views *mail.Views) *outlet {
+	return &outlet{links: links, answered: make([]bool, len(links)), letters: letters, wakers: wakers,
+		posted: make([]bool, len(letters)), views: views}
+}
+
+// Answer stages an answer for a reactor.
+func (o *outlet) Answer(reactor int, a *mail.Answer) bool {
+	if !o.links[reactor].Answers.Stage(*a) {
+		o.flushAnswers() // what was staged before must be seen, or room never comes
+		return false
+	}
+	o.answered[reactor] = true
+	return true
+}
+
+// Letter stages a letter for another shard.
+func (o *outlet) Letter(to core.ShardID, l *mail.Letter) bool {
+	if !o.letters[to].Stage(*l) {
+		return false
+	}
+	o.posted[to] = true
+	return true
+}
+
+// Publish shows a new view to all reactors.
+func (o *outlet) Publish(v core.View) { o.views.Publish(v) }
+
+func (o *outlet) flushAnswers() {
+	for i, staged := range o.answered {
+		if staged {
+			o.answered[i] = false
+			o.links[i].Answers.Publish()
+			o.links[i].Reactor.Kick()
+		}
+	}
+}
+
+func (o *outlet) flush() {
+	o.flushAnswers()
+	for i, staged := range o.posted {
+		if staged {
+			o.posted[i] = false
+			o.letters[i].Publish()
+			o.wakers[i].Kick()
+		}
+	}
+}
+
+// run takes turns until the shard has stopped. An error is fatal for the process.
+func (l *Loop) run() error {
+	for {
+		worked, err := l.turn()
+		switch {
+		case err != nil:
+			return err
+		case l.stopped && l.machine.Stopped():
+			return nil
+		case l.stopped && l.clock.Monotonic() > l.deadline.Load():
+			return fmt.Errorf("shard %d did not stop within its limit: what it has not synced is recovered at the next start", l.id)
+		case worked || l.machine.Busy():
+			continue
+		}
+		if err := l.rest(); err != nil {
+			return err
+		}
+	}
+}
+
+// turn does everything that there is to do, within its bounds, and says whether
+// there was something.
+func (l *Loop) turn() (worked bool, err error) {
+	m := l.machine
+	if l.stopping.Load() && !l.stopped {
+		l.stopped = true
+		m.Stop()
+	}
+	m.Tick()
+	for _, link := range l.links {
+		worked = l.receive(link) || worked
+	}
+	for _, in := range l.letters {
+		if in == nil {
+			continue
+		}
+		for letter, ok := in.Pop(); ok; letter, ok = in.Pop() {
+			m.Letter(&letter)
+			worked = true
+		}
+	}
+	for n := len(l.completions); n == len(l.completions); {
+		n = l.driver.Reap(l.completions[:])
+		for i, op := range l.completions[:n] {
+			l.completions[i] = nil
+			m.Complete(op)
+		}
+		worked = worked || n > 0
+	}
+	worked = l.workers.reap(m.JobDone) > 0 || worked
+	if worked {
+		l.workedAt = l.clock.Monotonic()
+	}
+	m.Flush()
+	if err := m.Err(); err != nil {
+		return worked, fmt.Errorf("shard %d: %w", l.id, err)
+	}
+	if err := l.driver.Flush(); err != nil {
+		return worked, fmt.Errorf("shard %d: hand operations to the disk: %w", l.id, err)
+	}
+	l.out.flush()
+	l.publishSnapshot()
+	return worked, nil
+}
+
+// receive takes requests of one reactor.
+func (l *Loop) receive(link *mail.Link) bool {
+	count, bytes := 0, 0
+	for count < requestsPerTurn && bytes < bytesPerTurn {
+		n := link.Requests.PopBatch(l.requests[:])
+		for i := range l.requests[:n] {
+			r := &l.requests[i]
+			if r.Kind == mail.RequestProduce {
+				bytes += int(r.Bytes)
+			}
+			l.machine.Receive(r)
+			*r = mail.Request{}
+		}
+		count += n
+		if n < len(l.requests) {
+			break
+		}
+	}
+	return count > 0
+}
+
+// waiting reports whether a turn would find work in a ring.
+func (l *Loop) waiting() bool {
+	for _, link := range l.links {
+		if link.Requests.Len() > 0 {
+			return true
+		}
+	}
+	for _, in := range l.letters {
+		if in != nil && in.Len() > 0 {
+			return true
+		}
+	}
+	return l.workers.ready() || l.stopping.Load() && !l.stopped
+}
+
+// rest spins for a while and then parks, until there may be work.
+func (l *Loop) rest() error {
+	if l.spin.current > 0 {
+		start := l.clock.Monotonic()
+		for {
+			if l.waiting() {
+				l.spin.paid()
+				return nil
+			}
+			if l.driver.Pending() > 0 {
+				if n := l.driver.Reap(l.completions[:]); n > 0 {
+					for i, op := range l.completions[:n] {
+						l.completions[i] = nil
+						l.machine.Complete(op)
+					}
+					l.spin.paid()
+					return nil
+				}
+			}
+			if l.clock.Monotonic()-start > l.spin.current {
+				break
+			}
+		}
+		l.spin.vain()
+	}
+	limit := parkMax
+	if l.clock.Monotonic()-l.workedAt < int64(parkBusyTime) {
+		limit = parkBusyMax
+	}
+	timeout := l.machine.Wait(limit)
+	if timeout == 0 {
+		return nil
+	}
+	l.waker.Announce()
+	defer l.waker.Retract()
+	if l.waiting() {
+		return nil
+	}
+	start := l.clock.Monotonic()
+	if err := l.driver.Park(timeout); err != nil {
+		return fmt.Errorf("shard %d: park: %w", l.id, err)
+	}
+	l.spin.parked(l.clock.Monotonic() - start)
+	return nil
+}
+
+// stop has the loop end what is under way, at the latest at the deadline. Any
+// thread may call it.
+func (l *Loop) stop(deadline int64) {
+	l.deadline.Store(deadline)
+	l.stopping.Store(true)
+	l.waker.Kick()
+}
+
+// abandon ends the loop at once, after a start that failed elsewhere.
+func (l *Loop) abandon() { l.stop(0) }
+
+// close ends the driver, on the loop's thread. What is in flight is waited for:
+// the kernel may still write into its memory.
+func (l *Loop) close() error {
+	for deadline := l.clock.Monotonic() + int64(closeWait); l.driver.Pending() > 0 && l.clock.Monotonic() < deadline; {
+		if l.driver.Reap(l.completions[:]) == 0 {
+			if err := l.driver.Park(int64(time.Millisecond)); err != nil {
+				return err
+			}
+		}
+	}
+	if n := l.driver.Pending(); n > 0 {
+		return fmt.Errorf("%d operations are still in flight", n)
+	}
+	return l.driver.Close()
+}
+
+// closeWait is how long a loop that has ended waits for operations in flight.
+const closeWait = 5 * time.Second
+
+// publishSnapshot copies the counters for other threads, when one asked.
+func (l *Loop) publishSnapshot() {
+	if !l.wanted.Load() {
+		return
+	}
+	if now := l.clock.Monotonic(); now-l.snapshotted >= snapshotEvery || l.page.Load() == nil {
+		l.snapshotted = now
+		l.wanted.Store(false)
+		l.page.Store(l.machine.Snapshot())
+	}
+}
+
+// Snapshot returns the newest published counters, nil before the first, and asks
+// for the next: a page that is read again and again is at most its own interval
+// behind. Any thread may call it.
+func (l *Loop) Snapshot() *shard.Snapshot {
+	if !l.wanted.Swap(true) {
+		l.waker.Kick()
+	}
+	return l.page.Load()
+}

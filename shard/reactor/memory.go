@@ -1,0 +1,34 @@
+package reactor
+
+import "github.com/pulsemq/pulsemq/core"
+
+// budget is how memory.limit is shared out. The rest is the Go heap's: code,
+// metadata, histograms, connections' buffers.
+type budget struct {
+	ingest int64 // arena of one reactor and one shard, for batches on their way in
+	local  int64 // a shard's own arena: tail cache, journal groups, reads
+	cache  int64 // part of local that keeps written frames for readers
+	hold   int64 // what a machine lets batches and answers hold
+}
+
+const (
+	// ingestMin holds two largest slabs, so that one can be filled while one is read.
+	ingestMin = 2 * core.SlabBytesMax
+
+	// localMin holds the journal groups in flight, a largest tail slab and a few reads.
+	localMin = 8 * core.SlabBytesMax
+)
+
+// share divides: an eighth of the limit for batches on their way in, the tail
+// cache as configured, and an eighth for reads and journal groups.
+func share(c *core.Config) budget {
+	shards, pairs := int64(c.Broker.Shards), int64(c.Broker.Shards)*int64(c.Broker.Reactors)
+	limit := int64(c.Memory.Limit)
+	b := budget{
+		ingest: max(ingestMin, limit/8/pairs),
+		cache:  int64(c.Storage.TailCache) / shards,
+		hold:   max(localMin, limit/4/shards),
+	}
+	b.local = max(localMin, b.cache+limit/8/shards)
+	return b
+}

@@ -1,0 +1,61 @@
+package reactor
+
+import (
+	"github.com/pulsemq/pulsemq/cluster"
+	"github.com/pulsemq/pulsemq/core"
+)
+
+// The steps of a start that shards take together.
+const (
+	stepPartitions = iota // every journal is replayed and the metadata recovered
+	stepServe             // every partition is open
+	stepCount
+)
+
+// steps keeps the shards' start in step: each waits at a gate until the starter
+// has heard from all of them.
+type steps struct {
+	shards  int
+	results chan error
+	gates   [stepCount]chan struct{}
+	quit    chan struct{}
+
+	// Written before the gate to the partitions opens, only read after that.
+	metadata *cluster.Metadata
+	view     core.View
+}
+
+func newSteps(shards int) *steps {
+	s := &steps{shards: shards, results: make(chan error, shards*(stepCount+1)), quit: make(chan struct{})}
+	for i := range s.gates {
+		s.gates[i] = make(chan struct{})
+	}
+	return s
+}
+
+// done reports a shard's result of its step.
+func (s *steps) done(err error) { s.results <- err }
+
+// passed waits at a gate; false when the start was abandoned.
+func (s *steps) passed(step int) bool {
+	select {
+	case <-s.gates[step]:
+		return true
+	case <-s.quit:
+		return false
+	}
+}
+
+// wait collects the results of all shards and returns the first failure.
+func (s *steps) wait() error {
+	for range s.shards {
+		if err := <-s.results; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *steps) open(step int) { close(s.gates[step]) }
+
+func (s *steps) abandon() { close(s.quit) }
