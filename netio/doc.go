@@ -1,13 +1,13 @@
 // Package netio is the broker's edge: clients' connections on one side, rings to
 // the shards on the other, and the admin HTTP port beside them.
 //
-//	              one event loop of gnet, one thread
-//	            ┌─────────────────────────────────────────────┐
-//	 client ──> │ gnetConn ──> Session ──> Reactor ──> Link ──┼─> shard
-//	 client <── │ gnetConn <── Session <── Reactor <── Link <─┼── shard
-//	            └─────────────────────────────────────────────┘
-//	              socket       protocol    slots,      rings, arena,
-//	                           pure        backlog     wakers
+//	             one event loop of gnet, one thread
+//	           ┌─────────────────────────────────────────────┐
+//	client ──> │ gnetConn ──> Session ──> Reactor ──> Link ──┼─> shard
+//	client <── │ gnetConn <── Session <── Reactor <── Link <─┼── shard
+//	           └─────────────────────────────────────────────┘
+//	             socket       protocol    slots,      rings, arena,
+//	                          pure        backlog     wakers
 //
 // Session and Reactor are values that react, like the shard's machine: bytes,
 // answers and ticks go in, writes to a core.Conn and requests in rings come out.

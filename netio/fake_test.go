@@ -6,7 +6,6 @@ import (
 	"net"
 	"slices"
 	"sync/atomic"
-	"testing"
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
@@ -81,7 +80,7 @@ type frame struct {
 }
 
 // frames cuts what was sent.
-func frames(t testing.TB, b []byte) []frame {
+func frames(t tb, b []byte) []frame {
 	t.Helper()
 	var list []frame
 	for len(b) > 0 {
@@ -170,11 +169,13 @@ type fakeShard struct {
 	links   []*mail.Link // by reactor
 	logs    map[core.PartitionID]*fakeLog
 	subs    map[fakeSubKey]*fakeSub
+	credits map[fakeSubKey]*int64
 	order   []fakeSubKey
 	pending [][]mail.Answer // by reactor, that found the ring full
 	parcels int             // not given back
 	seen    []mail.Request  // without slabs, when keep is set
 	keep    bool
+	create  func(*proto.MetadataRequest)
 	mute    bool // answers nothing
 	chunk   int  // batches per fetch answer
 }
@@ -201,6 +202,7 @@ func newFakeShard(links []*mail.Link) *fakeShard {
 		links:   links,
 		logs:    make(map[core.PartitionID]*fakeLog),
 		subs:    make(map[fakeSubKey]*fakeSub),
+		credits: make(map[fakeSubKey]*int64),
 		pending: make([][]mail.Answer, len(links)),
 		chunk:   1 << 30,
 	}
@@ -294,6 +296,15 @@ func (f *fakeShard) serve(reactor uint8, q *mail.Request) {
 			a.Err = proto.CodeOffsetOutOfRange.Errorf("offset %d", q.Offset)
 		}
 	case mail.RequestUnsubscribe:
+		if q.Partition == 0 {
+			f.credits[fakeSubKey{reactor, q.Conn, q.ID, 0}] = nil
+			for _, key := range slices.Clone(f.order) {
+				if key.reactor == reactor && key.conn == q.Conn && key.id == q.ID {
+					f.drop(key)
+				}
+			}
+			return
+		}
 		f.drop(fakeSubKey{reactor, q.Conn, q.ID, q.Partition})
 		return
 	case mail.RequestCredit:
@@ -316,6 +327,10 @@ func (f *fakeShard) serve(reactor uint8, q *mail.Request) {
 				a.Kind, a.Err = mail.AnswerError, proto.CodeInvalidName.Errorf("empty")
 			}
 			a.Body = &proto.CreateTopicResponse{TopicID: topicA, Partitions: m.Partitions, Replicas: 1}
+		case *proto.MetadataRequest:
+			if f.create != nil {
+				f.create(m)
+			}
 		case *proto.DeleteTopicRequest:
 			a.Body = &proto.DeleteTopicResponse{}
 		case *proto.AlterTopicRequest:
@@ -339,12 +354,11 @@ func (f *fakeShard) serve(reactor uint8, q *mail.Request) {
 
 // credit is shared by the partitions of one subscription.
 func (f *fakeShard) credit(key fakeSubKey) *int64 {
-	for k, sub := range f.subs {
-		if k.reactor == key.reactor && k.conn == key.conn && k.id == key.id {
-			return sub.credit
-		}
+	key.partition = 0
+	if f.credits[key] == nil {
+		f.credits[key] = new(int64)
 	}
-	return new(int64)
+	return f.credits[key]
 }
 
 func (f *fakeShard) drop(key fakeSubKey) {
@@ -400,7 +414,7 @@ func (f *fakeShard) parcel(list [][]byte) *mail.Parcel {
 
 // bench is a reactor with fake shards, driven by hand.
 type bench struct {
-	t       testing.TB
+	t       tb
 	clock   *testClock
 	view    *testView
 	views   *mail.Views
@@ -425,7 +439,7 @@ func testSettings() Settings {
 	}
 }
 
-func newBench(t testing.TB, o benchOptions) *bench {
+func newBench(t tb, o benchOptions) *bench {
 	o.shards, o.ring = max(o.shards, 1), max(o.ring, 256)
 	b := &bench{
 		t: t, clock: &testClock{}, views: &mail.Views{},
@@ -500,7 +514,7 @@ func (b *bench) ask(s *Session, c *testConn, id uint64, m proto.Message) []frame
 }
 
 // wantError checks that the only answer is an error with a code.
-func wantError(t testing.TB, got []frame, id uint64, code proto.Code) *proto.Error {
+func wantError(t tb, got []frame, id uint64, code proto.Code) *proto.Error {
 	t.Helper()
 	if len(got) != 1 || got[0].header.Command != proto.CommandError || got[0].header.RequestID != id {
 		t.Fatalf("got %v, want one ERROR for request %d", got, id)
@@ -516,7 +530,7 @@ func wantError(t testing.TB, got []frame, id uint64, code proto.Code) *proto.Err
 }
 
 // decode reads the payload of the only answer.
-func decode[M proto.Message](t testing.TB, got []frame, m M) M {
+func decode[M proto.Message](t tb, got []frame, m M) M {
 	t.Helper()
 	if len(got) != 1 || got[0].header.Command != m.Command() || !got[0].header.Answer {
 		for _, f := range got {
@@ -535,7 +549,7 @@ func decode[M proto.Message](t testing.TB, got []frame, m M) M {
 }
 
 // testBatch has n records of valueBytes.
-func testBatch(t testing.TB, n, valueBytes int) []byte {
+func testBatch(t tb, n, valueBytes int) []byte {
 	t.Helper()
 	var builder proto.BatchBuilder
 	builder.Reset(proto.CodecNone)
@@ -560,3 +574,29 @@ func produce(partition uint32, batch []byte) *proto.ProduceRequest {
 func fetch(partition uint32, offset int64) *proto.FetchRequest {
 	return &proto.FetchRequest{TopicID: topicA, Partition: partition, LeaderEpoch: -1, LastEpoch: -1, Offset: offset}
 }
+
+// tb is what the tests' helpers need of a test, be it ordinary or of rapid.
+type tb interface {
+	Helper()
+	Logf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// reusingArena gives the same slabs again and again. Slabs are got by one thread
+// and released by another.
+type reusingArena struct{ home *ring.SPSC[*core.Slab] }
+
+func newReusingArena() *reusingArena {
+	return &reusingArena{home: ring.NewSPSC[*core.Slab](1024)}
+}
+
+func (a *reusingArena) Get(n int) *core.Slab {
+	slab, ok := a.home.Pop()
+	if !ok || len(slab.Bytes) < n {
+		slab = core.NewSlab(core.HeapSlabs{}.Get(n).Bytes, a)
+	}
+	return slab.Issue()
+}
+func (a *reusingArena) Put(s *core.Slab)     { a.home.Push(s) }
+func (a *reusingArena) Discard(s *core.Slab) { s.Recall() }

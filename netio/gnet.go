@@ -33,18 +33,27 @@ type loop struct {
 	timer   *time.Timer // kicks when the reactor wants a turn later
 	cpu     int         // to run on, -1 for any
 
-	connections atomic.Int64 // for the choice of the loop of a new connection
-	tickDue     atomic.Bool
-	drainDue    atomic.Bool
-	drained     atomic.Bool
+	connections               atomic.Int64 // for the choice of the loop of a new connection
+	tickDue                   atomic.Bool
+	drainDue                  atomic.Bool
+	drainSeen                 atomic.Bool // new requests are refused
+	drained                   atomic.Bool
+	farewellDue, farewellSaid atomic.Bool
+	turned                    atomic.Int64 // when, in Unix nanoseconds
 }
 
 // turn is what a wake-up is for.
 func (l *loop) turn() {
 	l.wake.taken()
+	l.turned.Store(time.Now().UnixNano())
 	if l.drainDue.Load() {
 		l.reactor.Drain()
+		l.drainSeen.Store(true)
 		l.drained.Store(l.reactor.Drained())
+	}
+	if l.farewellDue.Load() {
+		l.reactor.Farewell()
+		l.farewellSaid.Store(true)
 	}
 	if l.tickDue.Load() {
 		l.tickDue.Store(false)

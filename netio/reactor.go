@@ -2,29 +2,7 @@ package netio
 
 import (
 	"github.com/pulsemq/pulsemq/core"
-	"github.com/pulsemq/pulsemq/proto"
 	"github.com/pulsemq/pulsemq/ring/mail"
-)
-
-const (
-	// answersPerTurn bounds what one turn takes out of each answer ring, so that
-	// sockets are read between turns.
-	answersPerTurn = 1024
-
-	// backlogRequestsMax bounds the refusable requests that wait for room in the ring
-	// of one shard. With the ring full and this many waiting, the shard is far
-	// behind and OVERLOADED is the honest answer.
-	backlogRequestsMax = 1024
-
-	// roomWait is after how many nanoseconds the reactor looks again whether there is
-	// room in a ring or a socket has taken its output; a socket is looked at less and
-	// less often, down to roomWait << roomWaitShiftMax.
-	roomWait         = int64(1e6)
-	roomWaitShiftMax = 5
-
-	// overloadedWaitMs is what a client is told to wait after OVERLOADED: long
-	// enough for a full ring to drain, short enough not to idle a producer.
-	overloadedWaitMs = 50
 )
 
 // Reactor is the connections of one network thread and their way to the shards.
@@ -59,6 +37,9 @@ type Reactor struct {
 	flushing bool // inside Flush
 	looks    int  // at the blocked sessions since one of them was unblocked
 	draining bool // the broker is shutting down: new requests are refused
+
+	batchesSeen uint64 // at the last tick
+	idleSince   int64  // no batch has come since
 
 	batch   [64]mail.Answer
 	slices  [core.AnswerSlicesMax][]byte
@@ -167,141 +148,6 @@ func (r *Reactor) shard(partition core.PartitionID) core.ShardID {
 	return core.ShardOf(partition, len(r.links))
 }
 
-// send passes a request to a shard, or returns false when the ring and the
-// backlog are full; the caller answers OVERLOADED and nothing was taken.
-func (r *Reactor) send(shard core.ShardID, request *mail.Request) bool {
-	backlog := &r.backlogs[shard]
-	if backlog.len() >= backlogRequestsMax {
-		return false
-	}
-	r.must(shard, request)
-	return true
-}
-
-// must passes a request that cannot be refused: something given back, something
-// ended. There is at most one for each thing that was lent or begun before, which
-// bounds them.
-func (r *Reactor) must(shard core.ShardID, request *mail.Request) {
-	request.Reactor = r.index
-	backlog := &r.backlogs[shard]
-	if backlog.len() > 0 || !r.links[shard].Requests.Stage(*request) {
-		backlog.push(*request)
-		return
-	}
-	r.unpublished[shard] = true
-}
-
-// giveBack returns a parcel to the shard that it is from.
-func (r *Reactor) giveBack(shard core.ShardID, parcel *mail.Parcel) {
-	if parcel != nil {
-		r.must(shard, &mail.Request{Kind: mail.RequestReturn, Parcel: parcel})
-	}
-}
-
-// Flush ends an event: what was sent is shown to the shards, what was answered
-// is written to the sockets. When something waits for room it says after how many
-// nanoseconds the next Turn is wanted although nothing else happens, else 0.
-func (r *Reactor) Flush() (wait int64) {
-	if r.flushing { // a write failed, and its session says goodbye
-		return 0
-	}
-	r.flushing = true
-	again := false
-	for i := 0; i < len(r.dirty); i++ { // a flush may make others dirty
-		s := r.dirty[i]
-		s.dirty = false
-		s.flush()
-	}
-	clear(r.dirty)
-	r.dirty = r.dirty[:0]
-	for i, link := range r.links {
-		backlog := &r.backlogs[i]
-		for backlog.len() > 0 && link.Requests.Stage(*backlog.front()) {
-			backlog.pop()
-			r.unpublished[i] = true
-		}
-		again = again || backlog.len() > 0
-		if r.unpublished[i] {
-			r.unpublished[i] = false
-			link.Requests.Publish()
-			link.Shard.Kick()
-		}
-	}
-	r.flushing = false
-	switch {
-	case again || len(r.starved) > 0:
-		return roomWait
-	case len(r.blocked) > 0:
-		return roomWait << min(r.looks, roomWaitShiftMax)
-	}
-	return 0
-}
-
-// Turn takes answers out of the rings, looks after what waits for room, and
-// flushes. Its result is Flush's.
-func (r *Reactor) Turn() (wait int64) {
-	r.begin()
-	for shard, link := range r.links {
-		for taken := 0; ; {
-			n := link.Answers.PopBatch(r.batch[:])
-			for i := range r.batch[:n] {
-				r.deliver(core.ShardID(shard), &r.batch[i])
-			}
-			clear(r.batch[:n])
-			if n < len(r.batch) {
-				break
-			}
-			if taken += n; taken >= answersPerTurn {
-				link.Reactor.Kick() // the rest has the next turn
-				break
-			}
-		}
-	}
-	r.unblock()
-	r.feed()
-	return r.Flush()
-}
-
-// deliver hands one answer to its session.
-func (r *Reactor) deliver(shard core.ShardID, a *mail.Answer) {
-	s := r.session(a.Conn)
-	if s == nil || s.state != stateOpen {
-		r.giveBack(shard, a.Parcel)
-		return
-	}
-	s.answer(shard, a)
-}
-
-// unblock looks whether sockets have taken what was written to them.
-func (r *Reactor) unblock() {
-	r.looks++
-	kept := r.blocked[:0]
-	for _, s := range r.blocked {
-		switch {
-		case s.state == stateClosed:
-			s.blocked = false
-		case s.conn.Buffered() == 0:
-			s.blocked = false
-			r.looks = 0
-			s.unblocked()
-		default:
-			kept = append(kept, s)
-		}
-	}
-	clear(r.blocked[len(kept):])
-	r.blocked = kept
-}
-
-// feed lets requests on that are scattered to many partitions and found no room.
-func (r *Reactor) feed() {
-	waiting := r.starved
-	r.starved = nil
-	for _, sc := range waiting {
-		sc.starved = false
-		sc.pump()
-	}
-}
-
 // Tick is called about ten times a second: deadlines, keepalive, windows.
 func (r *Reactor) Tick() (wait int64) {
 	r.begin()
@@ -311,51 +157,6 @@ func (r *Reactor) Tick() (wait int64) {
 		}
 	}
 	r.rebalance()
-	r.publish()
+	r.trim()
 	return r.Turn()
 }
-
-// Drain begins the end: requests that arrive from now on are refused with
-// SHUTTING_DOWN, those under way are still answered.
-func (r *Reactor) Drain() {
-	r.draining = true
-}
-
-// Drained says whether no request is under way and no answer waits to be sent.
-func (r *Reactor) Drained() bool {
-	for i := range r.slots {
-		if s := r.slots[i].session; s != nil && !s.drained() {
-			return false
-		}
-	}
-	return true
-}
-
-// buffer lends an empty buffer.
-func (r *Reactor) buffer() []byte {
-	if n := len(r.buffers); n > 0 {
-		b := r.buffers[n-1]
-		r.buffers[n-1] = nil
-		r.buffers = r.buffers[:n-1]
-		return b[:0]
-	}
-	return make([]byte, 0, 4<<10)
-}
-
-const (
-	// buffersSpareMax and bufferSpareBytesMax bound what is kept for the next user.
-	buffersSpareMax     = 64
-	bufferSpareBytesMax = 256 << 10
-)
-
-// recycle takes a buffer back.
-func (r *Reactor) recycle(b []byte) {
-	if cap(b) > 0 && cap(b) <= bufferSpareBytesMax && len(r.buffers) < buffersSpareMax {
-		r.buffers = append(r.buffers, b)
-	}
-}
-
-// errOverloaded is the refusal when there is no room. It is shared and never changed.
-var errOverloaded = &proto.Error{Code: proto.CodeOverloaded, Text: "the broker has no room for the request now", WaitMs: overloadedWaitMs}
-
-var errShuttingDown = &proto.Error{Code: proto.CodeShuttingDown, Text: "the broker is shutting down; connect to another broker or later"}

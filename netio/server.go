@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/panjf2000/gnet/v2"
@@ -31,10 +32,12 @@ type Server struct {
 	limits *connectionLimits
 	client *gnet.Client
 
+	views     *mail.Views
 	network   core.NetworkConfig
 	listeners []*net.TCPListener
 	listener  Listener
 
+	started   atomic.Bool
 	stopping  chan struct{} // closed when Shutdown begins
 	accepting sync.WaitGroup
 	ticking   sync.WaitGroup
@@ -62,6 +65,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		log:      o.Log,
 		pin:      o.Config.Broker.PinThreads,
 		limits:   newConnectionLimits(o.Config.Network.MaxConnections, o.Config.Network.MaxConnectionsPerIP),
+		views:    o.Views,
 		network:  o.Config.Network,
 		stopping: make(chan struct{}),
 	}
@@ -91,8 +95,10 @@ func NewServer(o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-// Start opens the listener and serves. When it fails nothing is left open.
+// Start opens the listener and serves. When it fails nothing is left open. A View
+// must have been published before.
 func (s *Server) Start() error {
+	core.Assert(s.views.Load() != nil, "clients are served when there is metadata to serve them from")
 	if err := s.listen(); err != nil {
 		s.closeWakes()
 		return err
@@ -107,6 +113,10 @@ func (s *Server) Start() error {
 		s.closeWakes()
 		return err
 	}
+	for _, l := range s.loops {
+		l.turned.Store(time.Now().UnixNano())
+	}
+	s.started.Store(true)
 	for _, l := range s.listeners {
 		s.accepting.Add(1)
 		go s.accept(l)
@@ -139,39 +149,49 @@ func (s *Server) tick() {
 // connection is closed. The shards must run until it returns.
 func (s *Server) Shutdown(ctx context.Context) error {
 	close(s.stopping)
+	s.started.Store(false)
 	for _, l := range s.listeners {
 		l.Close()
 	}
 	s.accepting.Wait()
 	s.ticking.Wait()
-	for _, l := range s.loops {
-		l.drainDue.Store(true)
+	late := s.await(ctx, func(l *loop) { l.drainDue.Store(true) }, func(l *loop) bool { return l.drained.Load() })
+	if late != nil {
+		late = fmt.Errorf("requests were still under way when the time to shut down was over: %w", late)
 	}
-	var late error
-	ticker := time.NewTicker(drainLookTime)
-	defer ticker.Stop()
-	for !s.drained() && late == nil {
-		for _, l := range s.loops {
-			l.wake.Kick()
-		}
-		select {
-		case <-ctx.Done():
-			late = fmt.Errorf("requests were still under way when the time to shut down was over: %w", context.Cause(ctx))
-		case <-ticker.C:
-		}
-	}
+	// The reactors are at hand, so this is quick also when the time is over.
+	farewell, cancel := context.WithTimeout(context.Background(), farewellTime)
+	defer cancel()
+	_ = s.await(farewell, func(l *loop) { l.farewellDue.Store(true) }, func(l *loop) bool { return l.farewellSaid.Load() })
 	err := s.client.Stop()
 	s.closeWakes()
 	return errors.Join(late, err)
 }
 
-func (s *Server) drained() bool {
+// await asks every loop for something until each has done it or the context ends.
+func (s *Server) await(ctx context.Context, ask func(*loop), done func(*loop) bool) error {
 	for _, l := range s.loops {
-		if !l.drained.Load() {
-			return false
+		ask(l)
+	}
+	ticker := time.NewTicker(drainLookTime)
+	defer ticker.Stop()
+	for {
+		all := true
+		for _, l := range s.loops {
+			if !done(l) {
+				all = false
+				l.wake.Kick()
+			}
+		}
+		if all {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
 		}
 	}
-	return true
 }
 
 func (s *Server) closeWakes() {
@@ -190,9 +210,27 @@ func (s *Server) Addresses() []net.Addr {
 	return list
 }
 
-// Stats returns the newest copies of the reactors' counters.
+// statsWaitMax is how long a reader of counters waits for fresh ones. A reactor
+// that takes no turn in that time is shown as it was.
+const statsWaitMax = 200 * time.Millisecond
+
+// Stats returns copies of the reactors' counters, fresh ones if every reactor
+// takes a turn soon. It must not be called by a reactor or a shard.
 func (s *Server) Stats() []*Stats {
+	for _, l := range s.loops {
+		l.reactor.askStats()
+		l.wake.Kick()
+	}
 	list := make([]*Stats, 0, len(s.loops))
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		fresh := true
+		for _, l := range s.loops {
+			fresh = fresh && l.reactor.statsFresh()
+		}
+		if fresh || time.Since(start) > statsWaitMax {
+			break
+		}
+	}
 	for _, l := range s.loops {
 		if stats := l.reactor.Stats(); stats != nil {
 			list = append(list, stats)

@@ -41,6 +41,8 @@ type Session struct {
 	pinged     bool // a keepalive PING is out
 	dirty      bool // in reactor.dirty
 	blocked    bool // in reactor.blocked
+	producing  bool // has produced, for the metrics
+	consuming  bool // has fetched or subscribed
 
 	opened int64 // monotonic
 	heard  int64 // when the last byte arrived
@@ -54,6 +56,9 @@ type Session struct {
 
 	scatters  map[uint32]*scatter // under way, by their token
 	scatterID uint32
+
+	// creating are METADATA requests whose topics are being created; nil mostly.
+	creating map[uint64]*proto.MetadataRequest
 
 	subscriptions map[uint64]*subscription
 	parked        queue[parkedFetch] // fetches that wait until the client has read
@@ -99,19 +104,26 @@ func (s *Session) Lost() {
 		}
 	}
 	r.stats.Subscriptions -= int64(len(s.subscriptions))
-	s.scatters, s.subscriptions = nil, nil
+	if s.producing {
+		r.stats.Producers--
+	}
+	if s.consuming {
+		r.stats.Consumers--
+	}
+	s.scatters, s.subscriptions, s.creating = nil, nil, nil
 	s.pendings = pendings{}
 	r.release(s)
 }
 
-// end says a last word about the whole connection and closes it.
+// end says a last word about the whole connection, after the answers that are
+// ready, and closes it.
 func (s *Session) end(id uint64, e *proto.Error) {
 	if s.state >= stateEnding {
 		return
 	}
 	s.reactor.stats.fail(e.Code)
 	s.dropInput()
-	s.dropOutput()
+	s.dropData()
 	s.push(id, e)
 	s.state = stateEnding
 	s.ended = s.reactor.now
@@ -148,11 +160,6 @@ func (s *Session) send(shard core.ShardID, request *mail.Request) bool {
 	}
 	s.touched |= 1 << shard
 	return true
-}
-
-// drained says whether the session owes nobody anything.
-func (s *Session) drained() bool {
-	return s.state >= stateEnding || s.pendings.count == 0 && s.out.empty() && s.conn.Buffered() == 0
 }
 
 // nextServerID names a request of the broker.

@@ -26,6 +26,9 @@ func (s *Session) answer(shard core.ShardID, a *mail.Answer) {
 		return
 	}
 	s.reactor.giveBack(shard, a.Parcel)
+	if s.autoCreated(a) {
+		return
+	}
 	waiting := s.settle(a.ID)
 	if a.Err != nil || a.Kind == mail.AnswerError {
 		// Also when nobody waits: a PRODUCE without acks is told of its failure.

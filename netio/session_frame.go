@@ -195,6 +195,13 @@ func (s *Session) beginFrame() {
 		s.skip()
 	case h.Command == proto.CommandProduce:
 		s.in.phase = phaseProduce
+		if !s.producing {
+			s.producing = true
+			r.stats.Producers++
+		}
+	case !s.consuming && (h.Command == proto.CommandFetch || h.Command == proto.CommandSubscribe):
+		s.consuming = true
+		r.stats.Consumers++
 	}
 }
 

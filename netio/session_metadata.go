@@ -1,8 +1,11 @@
 package netio
 
 import (
+	"bytes"
+
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
+	"github.com/pulsemq/pulsemq/ring/mail"
 )
 
 const (
@@ -11,9 +14,10 @@ const (
 	metadataPagePartitionsMax = 20_000
 )
 
-// metadata answers from the View, without asking a shard.
+// metadata answers from the View, without asking a shard, unless topics are to be
+// created because they were asked for.
 func (s *Session) metadata(id uint64, p []byte) {
-	var m proto.MetadataRequest
+	m := &proto.MetadataRequest{}
 	if err := m.Decode(p); err != nil {
 		s.refuse(id, proto.AsError(err))
 		return
@@ -22,6 +26,64 @@ func (s *Session) metadata(id uint64, p []byte) {
 		s.refuse(id, proto.CodeInvalidRequest.Errorf("selection %d: 0 (all), 1 (names) and 2 (ids) are allowed", uint8(m.Selection)))
 		return
 	}
+	if s.reactor.settings.AutoCreate && m.Selection == proto.TopicSelectionNames && s.autoCreate(id, m) {
+		return
+	}
+	s.metadataPage(id, m)
+}
+
+// autoCreate has the topics created that a request names and that do not exist.
+// It returns false when there are none.
+func (s *Session) autoCreate(id uint64, m *proto.MetadataRequest) bool {
+	missing := &proto.MetadataRequest{Selection: proto.TopicSelectionNames}
+	for _, name := range m.Names {
+		if s.reactor.view.TopicByName(name) == nil && core.TopicNameProblem(name) == "" {
+			missing.Names = append(missing.Names, name)
+		}
+	}
+	if len(missing.Names) == 0 {
+		return false
+	}
+	m.Cursor = bytes.Clone(m.Cursor) // it lies in the frame, which is gone after this event
+	request := mail.Request{
+		Kind:      mail.RequestAdmin,
+		Version:   s.in.header.Version,
+		ID:        id,
+		Partition: core.MetadataPartition,
+		Wait:      s.reactor.settings.RequestTimeout,
+		Received:  s.reactor.now,
+		Body:      missing,
+	}
+	if !s.send(s.reactor.shard(core.MetadataPartition), &request) {
+		s.refuse(id, errOverloaded)
+		return true
+	}
+	if s.creating == nil {
+		s.creating = make(map[uint64]*proto.MetadataRequest)
+	}
+	s.creating[id] = m
+	return true
+}
+
+// autoCreated answers the METADATA that had topics created, from the View that
+// has them. It returns false when the answer belongs to another request.
+func (s *Session) autoCreated(a *mail.Answer) bool {
+	m := s.creating[a.ID]
+	if m == nil {
+		return false
+	}
+	delete(s.creating, a.ID)
+	s.reactor.view = s.reactor.views.Load() // published after this event began
+	if a.Err != nil {
+		s.refuse(a.ID, a.Err)
+	} else {
+		s.metadataPage(a.ID, m)
+	}
+	return true
+}
+
+// metadataPage answers one page.
+func (s *Session) metadataPage(id uint64, m *proto.MetadataRequest) {
 	view := s.reactor.view
 	page := metadataPage{session: s, topicsMax: int(bounded(m.PageTopicsMax, metadataPageTopicsMax))}
 	switch m.Selection {
@@ -37,7 +99,7 @@ func (s *Session) metadata(id uint64, p []byte) {
 			return true
 		})
 	case proto.TopicSelectionNames:
-		page.list(&m, len(m.Names), func(i int) {
+		page.list(m, len(m.Names), func(i int) {
 			if t := view.TopicByName(m.Names[i]); t != nil {
 				page.add(t)
 			} else {
@@ -45,7 +107,7 @@ func (s *Session) metadata(id uint64, p []byte) {
 			}
 		})
 	case proto.TopicSelectionIDs:
-		page.list(&m, len(m.IDs), func(i int) {
+		page.list(m, len(m.IDs), func(i int) {
 			if t := view.TopicByID(core.TopicID(m.IDs[i])); t != nil {
 				page.add(t)
 			} else {

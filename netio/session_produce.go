@@ -16,6 +16,10 @@ const (
 	// produceHeadBytesMax bounds the fields before the batch with their tags.
 	produceHeadBytesMax = 1 << 10
 
+	// recheckBytesMax is up to where reading a batch again is cheaper than combining
+	// the checksums of its two parts.
+	recheckBytesMax = 1 << 10
+
 	// directBytesMin is how much of a batch must be missing so that reading the
 	// socket straight into the slab is worth a system call of its own.
 	directBytesMin = 16 << 10
@@ -210,7 +214,12 @@ func (s *Session) dropBatch() {
 func (s *Session) endBatch(b proto.Batch) {
 	in, batch, r := &s.in, &s.in.batch, s.reactor
 	in.phase = phaseHeader
-	err := b.ValidateCRCParts(batch.recordsCRC)
+	var err error
+	if len(b) <= recheckBytesMax {
+		err = b.ValidateCRC()
+	} else {
+		err = b.ValidateCRCParts(batch.recordsCRC)
+	}
 	if err == nil {
 		err = b.ValidateRecords() // compressed records are the shard's business
 	}

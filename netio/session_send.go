@@ -294,6 +294,11 @@ func (s *Session) dropOutput() {
 		s.reactor.recycle(s.out.control)
 		s.out.control = nil
 	}
+	s.dropData()
+}
+
+// dropData forgets the answers with records.
+func (s *Session) dropData() {
 	for s.out.data.len() > 0 {
 		o := s.out.data.pop()
 		s.reactor.giveBack(o.shard, o.answer.Parcel)

@@ -24,6 +24,9 @@ type Settings struct {
 
 	SendBufferMax int // bytes waiting for one connection to take them
 
+	// AutoCreate has METADATA create the topics that it names and that do not exist.
+	AutoCreate bool
+
 	BatchBytesMax   int
 	BatchRecordsMax int
 	FetchBytesMax   int
@@ -34,13 +37,18 @@ type Settings struct {
 // requestTimeoutDefault is what a request waits that leaves it to the broker.
 const requestTimeoutDefault = 30 * time.Second
 
+// keepalivesPerIdle is how many keepalive times a connection may be silent.
+const keepalivesPerIdle = 3
+
 // NewSettings takes the sessions' part out of a configuration. The window budget
 // is that of one reactor.
 func NewSettings(c *core.Config, windowBudgetBytes int64) Settings {
 	return Settings{
-		NodeID:            c.Broker.NodeID,
-		HandshakeTimeout:  int64(c.Network.HandshakeTimeout),
-		Keepalive:         int64(c.Network.Keepalive),
+		NodeID:           c.Broker.NodeID,
+		HandshakeTimeout: int64(c.Network.HandshakeTimeout),
+		// HELLO promises that a connection may be silent for three of these, and a PING
+		// must come before the idle timeout to be of use.
+		Keepalive:         int64(min(c.Network.Keepalive, c.Network.IdleTimeout/keepalivesPerIdle)),
 		IdleTimeout:       int64(c.Network.IdleTimeout),
 		SlowReaderTimeout: int64(c.Network.SlowReaderTimeout),
 		RequestTimeout:    int64(requestTimeoutDefault),
@@ -48,6 +56,7 @@ func NewSettings(c *core.Config, windowBudgetBytes int64) Settings {
 		WindowRequests:    c.Network.WindowRequests,
 		WindowBudgetBytes: windowBudgetBytes,
 		SendBufferMax:     int(c.Network.SendBufferMax),
+		AutoCreate:        c.Topics.AutoCreate,
 		BatchBytesMax:     int(c.Producer.MaxBatchBytes),
 		BatchRecordsMax:   c.Producer.MaxBatchSize,
 		FetchBytesMax:     int(c.Consumer.MaxFetchBytes),

@@ -15,6 +15,8 @@ type Stats struct {
 	ConnectionsOpened uint64
 	ConnectionsClosed uint64
 	Handshakes        uint64
+	Producers         int64 // connections that have produced
+	Consumers         int64 // connections that have fetched or subscribed
 	Subscriptions     int64
 
 	BytesReceived      uint64
@@ -74,8 +76,34 @@ func (s *Stats) answered(command proto.Command, nanoseconds int64) {
 	_ = h.RecordValue(min(max(nanoseconds, latencyMin), latencyMax))
 }
 
+// add adds another reactor's counters.
+func (s *Stats) add(o *Stats) {
+	s.Connections += o.Connections
+	s.ConnectionsOpened += o.ConnectionsOpened
+	s.ConnectionsClosed += o.ConnectionsClosed
+	s.Handshakes += o.Handshakes
+	s.Producers += o.Producers
+	s.Consumers += o.Consumers
+	s.Subscriptions += o.Subscriptions
+	s.BytesReceived += o.BytesReceived
+	s.BytesSent += o.BytesSent
+	s.FramesReceived += o.FramesReceived
+	s.FramesSent += o.FramesSent
+	s.BatchesReceived += o.BatchesReceived
+	s.BatchBytesReceived += o.BatchBytesReceived
+	s.RecordsReceived += o.RecordsReceived
+	s.BatchBytesSent += o.BatchBytesSent
+	s.Duplicates += o.Duplicates
+	s.SlabsRefused += o.SlabsRefused
+	s.WritesFailed += o.WritesFailed
+	s.WindowBytesGranted += o.WindowBytesGranted
+	for i, n := range o.Failures {
+		s.Failures[i] += n
+	}
+}
+
 // published hands copies of Stats to other threads without a lock: who wants one
-// says so, and the owner leaves it at its next tick.
+// says so, and the owner leaves it at the end of its next turn.
 type published struct {
 	wanted atomic.Bool
 	newest atomic.Pointer[Stats]
@@ -83,21 +111,22 @@ type published struct {
 
 // publish leaves a copy when somebody wants one.
 func (r *Reactor) publish() {
-	r.stats.WindowBytesGranted = r.windows.granted
 	if !r.page.wanted.Load() {
 		return
 	}
-	r.page.wanted.Store(false)
 	copied := r.stats
+	copied.WindowBytesGranted = r.windows.granted
 	copied.Produce = hdrhistogram.Import(r.stats.Produce.Export())
 	copied.Fetch = hdrhistogram.Import(r.stats.Fetch.Export())
 	copied.Other = hdrhistogram.Import(r.stats.Other.Export())
 	r.page.newest.Store(&copied)
+	r.page.wanted.Store(false)
 }
 
-// Stats returns the newest copy, nil when there was none yet, and asks for a
-// newer one. Any thread may call it.
-func (r *Reactor) Stats() *Stats {
-	r.page.wanted.Store(true)
-	return r.page.newest.Load()
-}
+// askStats wants a copy and statsFresh says whether it is there. Any thread may
+// call them.
+func (r *Reactor) askStats()        { r.page.wanted.Store(true) }
+func (r *Reactor) statsFresh() bool { return !r.page.wanted.Load() }
+
+// Stats returns the newest copy, nil before the first. Any thread may call it.
+func (r *Reactor) Stats() *Stats { return r.page.newest.Load() }

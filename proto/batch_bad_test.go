@@ -70,6 +70,11 @@ func badBatches(t testing.TB) []badBatch {
 	header("negative max timestamp", CodeInvalidTimestamp, func(b Batch) { be.PutUint64(b[batchMaxTimestampAt:], 1<<63) })
 	header("max timestamp too high", CodeInvalidTimestamp, func(b Batch) { be.PutUint64(b[batchMaxTimestampAt:], vectorTime+2) })
 	header("max timestamp too low", CodeInvalidTimestamp, func(b Batch) { be.PutUint64(b[batchMaxTimestampAt:], vectorTime) })
+	header("record with a time below zero", CodeInvalidTimestamp, func(b Batch) {
+		be.PutUint64(b[batchBaseTimestampAt:], 0)
+		be.PutUint64(b[batchMaxTimestampAt:], 1)
+		b[BatchHeaderBytes+2] = 1 // a delta of -1 from 0; the second record has 1
+	})
 	header("base timestamp that overflows", CodeInvalidTimestamp, func(b Batch) { be.PutUint64(b[batchBaseTimestampAt:], 1<<63-1) })
 	header("producer id without epoch", CodeCorruptBatch, func(b Batch) { be.PutUint64(b[batchProducerIDAt:], 5) })
 	header("producer id of -2", CodeCorruptBatch, func(b Batch) { be.PutUint64(b[batchProducerIDAt:], 1<<64-2) })
@@ -111,6 +116,26 @@ func badBatches(t testing.TB) []badBatch {
 	area("number of headers of 2^31-1", 1, []byte{20, 0, 0, 0, 1, 1, 0xfe, 0xff, 0xff, 0xff, 0x0f})
 	area("header with a null key", 1, []byte{16, 0, 0, 0, 1, 1, 2, 1, 1})
 	return cases
+}
+
+// What can be seen in the header is refused before the records have come.
+func TestBadHeadersAreRefusedAlone(t *testing.T) {
+	alone := map[string]bool{"codec 5": true, "append time from a producer": true, "transactional": true, "control": true,
+		"unknown attribute": true, "last offset delta too large": true, "count of 0": true, "count of 2^31-1": true,
+		"negative base timestamp": true, "negative max timestamp": true, "producer id of -2": true, "magic 1": true}
+	for _, c := range badBatches(t) {
+		if !alone[c.name] {
+			continue
+		}
+		delete(alone, c.name)
+		err := ValidateHeader(c.b[:BatchHeaderBytes], len(c.b))
+		if code, _ := CodeOf(err); code != c.want {
+			t.Errorf("%s: %v, want %s", c.name, err, c.want)
+		}
+	}
+	if len(alone) > 0 {
+		t.Errorf("no such cases: %v", alone)
+	}
 }
 
 func TestBadBatchesAreRefused(t *testing.T) {
@@ -159,6 +184,19 @@ func TestStoredBatchMayHaveGaps(t *testing.T) {
 	var it RecordIterator
 	if err := it.Reset(got, 0); err != nil || !it.Next() || it.Record().Offset != 104 || it.Next() || it.Err() != nil {
 		t.Errorf("%v, %+v", err, it.Record())
+	}
+	for name, change := range map[string]func(b Batch){
+		"more records than offsets":     func(b Batch) { binary.BigEndian.PutUint32(b[batchLastOffsetDeltaAt:], 1<<32-1) },
+		"negative last offset delta":    func(b Batch) { binary.BigEndian.PutUint32(b[batchLastOffsetDeltaAt:], 1<<31) },
+		"negative count":                func(b Batch) { binary.BigEndian.PutUint32(b[batchCountAt:], 1<<32-1) },
+		"two records with one offset":   func(b Batch) { copy(b[batchLastOffsetDeltaAt:], []byte{0, 0, 0, 0}); b[batchCountAt+3] = 2 },
+		"more records than bytes allow": func(b Batch) { binary.BigEndian.PutUint32(b[batchCountAt:], 9) },
+	} {
+		bad := append(Batch(nil), b...)
+		change(bad)
+		if _, err := ParseBatch(bad); err == nil {
+			t.Errorf("%s: was taken", name)
+		}
 	}
 	if got.NextOffset() != 110 {
 		t.Errorf("next offset %d, want 110", got.NextOffset())

@@ -95,3 +95,46 @@ func TestBatchFilterRefusesWhatItCannotRead(t *testing.T) {
 		t.Fatal("damage was not seen")
 	}
 }
+
+func FuzzBatchFilter(f *testing.F) {
+	for _, codec := range allCodecs {
+		var builder BatchBuilder
+		builder.Reset(codec)
+		for i := range 3 {
+			if err := builder.Append(&Record{Timestamp: int64(i), Key: []byte("key"), Value: bytes.Repeat([]byte("v"), 50)}); err != nil {
+				f.Fatal(err)
+			}
+		}
+		batch, err := builder.Build()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add([]byte(batch))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		batch, err := ParseBatch(b)
+		if err != nil {
+			return
+		}
+		var filter BatchFilter
+		odd := false
+		out, count, err := filter.Append(nil, batch, 1<<20, func(*Record) bool { odd = !odd; return odd })
+		if err != nil {
+			if len(out) != 0 {
+				t.Fatal("bytes beside an error")
+			}
+			return
+		}
+		got, err := ParseBatch(out)
+		if err != nil || int(got.Count()) != count {
+			t.Fatal(err, count)
+		}
+		var it RecordIterator
+		for _ = it.Reset(got, 1<<20); it.Next(); {
+			count--
+		}
+		if it.Err() != nil || count != 0 {
+			t.Fatal(it.Err(), count)
+		}
+	})
+}

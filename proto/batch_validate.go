@@ -13,11 +13,9 @@ func ValidateHeader(b []byte, batchBytes int) error {
 	switch {
 	case h.attributes()&attributeAppendTime != 0:
 		return batchErrorf(CodeInvalidTimestamp, batchAttributesAt, "the timestamp type bit is the broker's to set")
-	case h.Count() < 1:
-		return batchErrorf(CodeCorruptBatch, batchCountAt, "%d records: a batch has at least one", h.Count())
 	case h.LastOffsetDelta() != h.Count()-1:
 		return batchErrorf(CodeCorruptBatch, batchLastOffsetDeltaAt,
-			"the last offset delta is %d with %d records: it is one less than their number", h.LastOffsetDelta(), h.Count())
+			"the last offset delta is %d with %d records: it is one less than their number, of which there is at least one", h.LastOffsetDelta(), h.Count())
 	}
 	return nil
 }

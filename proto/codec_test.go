@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
 	"pgregory.net/rapid"
 )
@@ -129,6 +130,95 @@ func TestDecompressionBombs(t *testing.T) {
 		decompress() // the first time fills the pools
 		if n := allocated(decompress); n > 4*limit {
 			t.Errorf("%s: %d bytes of input cost %d bytes of memory with a limit of %d", name, len(bomb.b), n, limit)
+		}
+	}
+}
+
+// A block that claims the whole limit but cannot become so long costs nothing near it.
+func TestSnappyClaimCostsNothing(t *testing.T) {
+	n := allocated(func() {
+		if _, err := Decompress(nil, CodecSnappy, []byte{0xff, 0xff, 0x3f, 0, 0}, 1<<20); !errors.Is(err, ErrCorruptBatch) {
+			t.Error(err)
+		}
+	})
+	if n > 1<<16 {
+		t.Errorf("%d bytes", n)
+	}
+}
+
+// zstdStream writes a frame as a stream, which cannot say how long it becomes.
+func zstdStream(t *testing.T, plain []byte, options ...zstd.EOption) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w, err := zstd.NewWriter(&out, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(plain) > 0 {
+		n := min(len(plain), 1<<20)
+		if _, err := w.Write(plain[:n]); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		plain = plain[n:]
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// Frames of other writers do not say how long they become: the room for them is found by trying.
+func TestZstdWithoutContentSize(t *testing.T) {
+	plain := make([]byte, 5<<20)
+	for i := range plain {
+		plain[i] = byte(i >> 12)
+	}
+	packed := zstdStream(t, plain)
+	var h zstd.Header
+	if err := h.Decode(packed); err != nil || h.HasFCS {
+		t.Fatalf("not the frame this test needs: %+v, %v", h, err)
+	}
+	for _, limit := range []int{len(plain), len(plain) + 1, 64 << 20} {
+		got, err := Decompress([]byte("before"), CodecZstd, packed, limit)
+		if err != nil || !bytes.Equal(got[6:], plain) {
+			t.Errorf("limit %d: %v, %d bytes", limit, err, len(got))
+		}
+	}
+	for _, limit := range []int{0, 1, 4096, 1 << 20, len(plain) - 1} {
+		if _, err := Decompress(nil, CodecZstd, packed, limit); !errors.Is(err, ErrBatchTooLarge) {
+			t.Errorf("limit %d: %v", limit, err)
+		}
+	}
+	// Broken in the middle: not too large.
+	bad := bytes.Clone(packed)
+	bad[len(bad)/2] ^= 0xff
+	if _, err := Decompress(nil, CodecZstd, bad, 64<<20); !errors.Is(err, ErrCorruptBatch) {
+		t.Errorf("broken: %v", err)
+	}
+}
+
+func TestZstdWindowIsBounded(t *testing.T) {
+	plain := make([]byte, 2<<20)
+	for window, taken := range map[int]bool{zstdWindowBytesMax: true, 2 * zstdWindowBytesMax: false} {
+		packed := zstdStream(t, plain, zstd.WithWindowSize(window))
+		_, err := Decompress(nil, CodecZstd, packed, len(plain))
+		if taken != (err == nil) || !taken && !errors.Is(err, ErrCorruptBatch) {
+			t.Errorf("window %d: %v", window, err)
+		}
+	}
+}
+
+// A frame that says it holds more or less than it does is broken, though every block of it is good.
+func TestLZ4ContentSize(t *testing.T) {
+	packed := lz4Frames(t, []byte("hello"), lz4.SizeOption(5), lz4.ChecksumOption(false))
+	for _, n := range []uint64{4, 5, 6} {
+		binary.LittleEndian.PutUint64(packed[6:], n)
+		packed[14] = byte(xxh32(packed[4:14]) >> 8)
+		if _, err := Decompress(nil, CodecLZ4, packed, 100); (err == nil) != (n == 5) {
+			t.Errorf("5 bytes that claim to be %d: %v", n, err)
 		}
 	}
 }

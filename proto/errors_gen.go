@@ -79,7 +79,8 @@ const (
 	// The batch that was sent is damaged or breaks the layout. Nothing was stored. When only the checksum is wrong
 	// the bytes changed on the way: sending again from the records may help.
 	CodeCorruptBatch Code = 70
-	// The batch is larger than allowed. The limit is in bytes of the batch with its header. Nothing was stored.
+	// The batch is larger than allowed. The limit is in bytes of the batch with its header, or of its records after
+	// decompression; the text says which. Nothing was stored.
 	CodeBatchTooLarge Code = 71
 	// A record's time is too far ahead or negative. The limit is message.timestamp.ahead.max.ms. Nothing was stored.
 	CodeInvalidTimestamp Code = 72

@@ -12,7 +12,8 @@ type FetchRequest struct {
 	Partition uint32
 	// The epoch the client believes the leader to have; -1 when it does not know.
 	LeaderEpoch int32
-	// Offset of the first record wanted.
+	// Offset of the first record wanted, from the log start offset to the log end offset; from the high watermark on
+	// it waits. Others are OFFSET_OUT_OF_RANGE.
 	Offset int64
 	// Leader epoch of the last record the client has read (in its batch's header); -1 when none. When the log has
 	// diverged since, the answer is LOG_TRUNCATED.

@@ -218,6 +218,13 @@ func FuzzRecords(f *testing.F) {
 			}
 		}
 	}
+	var bad invalidFile
+	readVectors(f, "invalid.json", &bad)
+	for _, v := range bad.Batches {
+		if b := unhex(f, v.Bytes); len(b) > BatchHeaderBytes {
+			f.Add(b[BatchHeaderBytes:])
+		}
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := recordCursor{b: b}
 		for {

@@ -158,7 +158,8 @@ type SubscribePartition struct {
 	Partition uint32
 	// The epoch the client believes the leader to have; -1 when it does not know.
 	LeaderEpoch int32
-	// Offset of the first record wanted.
+	// Offset of the first record wanted, from the log start offset to the log end offset; from the high watermark on
+	// it waits. Others are OFFSET_OUT_OF_RANGE.
 	Offset int64
 	// Leader epoch of the last record read; -1 when none.
 	LastEpoch int32

@@ -43,7 +43,10 @@ import (
 // header says which range of frames it replaces, so each range is valid once,
 // before the rename through the old files and after it through the new one.
 // Outputs must become durable in order: a tombstone goes only where all older
-// outputs are in place.
+// outputs are in place. An output has a higher number than segments behind it, so
+// the order of a log's segments is that of their base index, not of their number.
+// Its .index file is written by the job; the .state files of what it replaces are
+// no longer usable, because their segment is gone.
 type Compaction struct {
 	Files core.FS
 	Clock core.Clock

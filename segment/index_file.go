@@ -77,6 +77,9 @@ func ParseIndexFile(b []byte) (FileHeader, *Index, error) {
 	if binary.BigEndian.Uint32(b[len(b)-4:]) != crc32.Checksum(b[:len(b)-4], castagnoli) {
 		return h, nil, fmt.Errorf("%w: checksum mismatch", ErrIndexFile)
 	}
+	if binary.BigEndian.Uint32(p[4:]) != 0 {
+		return h, nil, fmt.Errorf("%w: unused bytes are not zero", ErrIndexFile)
+	}
 	x := &Index{
 		Entries:            make([]IndexEntry, n),
 		End:                int64(binary.BigEndian.Uint64(p[8:])),

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/pulsemq/pulsemq/core"
 )
 
 type journalScanned struct {
@@ -268,7 +270,8 @@ func FuzzJournalScanner(f *testing.F) {
 	w := newJournalWriter(testJournalHeader(2), 5)
 	w.group(4, 1)
 	w.group(5, 2)
-	f.Add(w.bytes[FileHeaderBytes:])
+	f.Add(w.bytes[FileHeaderBytes : FileHeaderBytes+GroupHeaderBytes+len(w.places[0].body)])
+	f.Add(w.bytes[FileHeaderBytes : FileHeaderBytes+core.DiskAlignment+GroupHeaderBytes+len(w.places[1].body)])
 	f.Add([]byte{1})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		b := append(bytes.Clone(w.bytes[:FileHeaderBytes]), body...)

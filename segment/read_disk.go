@@ -234,6 +234,10 @@ func (d *diskRead) parse() {
 	// Nothing yet: the frame is larger than what was read, or lies further on.
 	frame := d.start + int64(at)
 	if frame >= g.position {
+		if r.Next > r.Offset && r.Next >= g.next {
+			d.end(nil) // compaction left no record up to the segment's end: go on behind it
+			return
+		}
 		d.end(d.behind())
 		return
 	}

@@ -108,7 +108,17 @@ func (r *recovery) listSegments() error {
 			l.segments = append(l.segments, g)
 		}
 	}
-	sort.Slice(l.segments, func(i, j int) bool { return l.segments[i].header.Segment < l.segments[j].header.Segment })
+	if err := r.dropSuperseded(); err != nil {
+		return err
+	}
+	// A compacted segment has a higher number than those behind it.
+	sort.Slice(l.segments, func(i, j int) bool {
+		a, b := &l.segments[i].header, &l.segments[j].header
+		if a.BaseIndex != b.BaseIndex {
+			return a.BaseIndex < b.BaseIndex
+		}
+		return a.Segment < b.Segment
+	})
 	for i := 1; i < len(l.segments); i++ {
 		a, b := &l.segments[i-1].header, &l.segments[i].header
 		if a.Segment == b.Segment || a.BaseOffset > b.BaseOffset || a.BaseIndex > b.BaseIndex {
@@ -119,6 +129,28 @@ func (r *recovery) listSegments() error {
 		after := &l.segments[i+1].header
 		g.lastIndex, g.next = after.BaseIndex-1, after.BaseOffset
 	}
+	return nil
+}
+
+// dropSuperseded removes the segments that a compacted one stands for: a crash
+// came between its swap and their removal.
+func (r *recovery) dropSuperseded() error {
+	l := r.log
+	headers := make([]FileHeader, len(l.segments))
+	for i, g := range l.segments {
+		headers[i] = g.header
+	}
+	var kept []*segment
+	for i, out := range SupersededSegments(headers) {
+		if !out {
+			kept = append(kept, l.segments[i])
+			continue
+		}
+		if err := r.store.removeSegmentNow(l.segments[i]); err != nil {
+			return err
+		}
+	}
+	l.segments = kept
 	return nil
 }
 
@@ -734,7 +766,7 @@ func (r *recovery) loadTail() error {
 		c.maxTimestamp = max(c.maxTimestamp, most)
 		c.used, c.lastIndex, c.next = at+len(raw), f.index, f.next()
 		l.index, l.end = f.index, f.next()
-		if l.dirtyBytes+int64(c.used-c.start) >= tailFlushBytes {
+		if l.dirtyBytes+int64(c.used-c.start) >= s.options.FlushBytes {
 			if err := s.flushNow(l); err != nil && !errors.Is(err, core.ErrDiskFull) {
 				return err
 			}

@@ -317,7 +317,8 @@ func FuzzScanner(f *testing.F) {
 	w := newLogWriter(f, testHeader(4, 0, 1))
 	w.write(0, func() { w.records(record(1, "k", "v")); w.frame(FrameNoop, 0, nil) })
 	w.write(2, func() { w.records(record(2, "k", "w")) })
-	f.Add(w.bytes[FileHeaderBytes:])
+	end := w.places[len(w.places)-1]
+	f.Add(w.bytes[FileHeaderBytes : end.position+FrameHeaderBytes+int64(end.header.Bytes)])
 	f.Add(w.bytes[FileHeaderBytes : FileHeaderBytes+70])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, body []byte) {

@@ -59,7 +59,7 @@ func (s *VerifySummary) text() string {
 //
 // The error is about reading the folder at all; damage is in the report and summary.
 func Verify(files core.FS, r *Report) (VerifySummary, error) {
-	v := &verifier{files: files, report: r, journal: map[core.PartitionID]*journaled{}}
+	v := &verifier{files: files, report: r, journal: map[core.PartitionID]*journaled{}, floors: map[core.ShardID]uint64{}}
 	v.sum.Line = "summary"
 	err := v.run()
 	v.sum.Damages, v.sum.Torn, v.sum.Warnings = r.Damages, r.Torn, r.Warnings
@@ -79,6 +79,7 @@ type verifier struct {
 	incarnation [16]byte
 	known       bool // the incarnation is
 	journal     map[core.PartitionID]*journaled
+	floors      map[core.ShardID]uint64 // groups below are not needed any more
 	scanner     Scanner
 	journals    JournalScanner
 	index       Index
@@ -87,6 +88,7 @@ type verifier struct {
 // journaled is what the journals say of one partition.
 type journaled struct {
 	durable  core.Index
+	sealed   core.Index // up to here everything is synced in segments
 	logStart core.Offset
 	starts   map[core.Generation]core.Index
 	runs     []frameRun
@@ -219,6 +221,7 @@ type journalEnds struct {
 	first    GroupHeader
 	expected uint64
 	torn     *DamageLine // said only when no later file turns it into damage
+	headless *DamageLine // its header is bad: torn when the file was just recycled
 	synced   uint64
 }
 
@@ -241,6 +244,16 @@ func (v *verifier) shard(layout uint32, shard core.ShardID) error {
 			return err
 		}
 	}
+	// A file is recycled when nothing in it is needed any more, so what a cut during
+	// the writing of its new header leaves is no loss.
+	ends = slices.DeleteFunc(ends, func(e journalEnds) bool {
+		freed := e.expected <= v.floors[shard]
+		if e.headless != nil {
+			e.headless.Torn = freed
+			v.report.damage(*e.headless)
+		}
+		return freed
+	})
 	slices.SortFunc(ends, func(a, b journalEnds) int { return cmp.Compare(a.first.Sequence, b.first.Sequence) })
 	for i := range ends {
 		e := &ends[i]
@@ -278,18 +291,21 @@ func (v *verifier) journalFile(name string, want FileHeader, ends *[]journalEnds
 	v.sum.Bytes += size
 	want.Incarnation = v.incarnation
 	s := &v.journals
-	if err := s.Open(f, size, &want); err != nil {
+	end := journalEnds{name: name, size: size}
+	if err := s.Open(f, size, &want); errors.Is(err, ErrFileHeader) {
+		end.headless = &DamageLine{File: name, End: min(size, FileHeaderBytes), What: err.Error()}
+		s.salvage(f, size, &want)
+	} else if err != nil {
 		v.report.damaged(name, "%v", err)
 		return nil
 	}
-	end := journalEnds{name: name, size: size}
 	for s.Next() {
 		if end.first.Sequence == 0 {
 			end.first = s.Group
 		}
 		v.sum.Groups++
 		err := EachFrame(s.Body, func(_ int, h *FrameHeader, payload []byte, err error) error {
-			v.journalFrame(name, h, payload, err)
+			v.journalFrame(want.Shard, name, h, payload, err)
 			return nil
 		})
 		if err != nil {
@@ -310,20 +326,23 @@ func (v *verifier) journalFile(name string, want FileHeader, ends *[]journalEnds
 			end.torn = nil
 		}
 	}
-	if end.first.Sequence > 0 {
-		*ends = append(*ends, end)
-	}
+	*ends = append(*ends, end)
 	return nil
 }
 
-func (v *verifier) journalFrame(name string, h *FrameHeader, payload []byte, err error) {
+func (v *verifier) journalFrame(shard core.ShardID, name string, h *FrameHeader, payload []byte, err error) {
 	switch {
 	case err != nil:
 		v.report.damaged(name, "partition id %d, index %d: %v", h.Partition, h.Index, err)
 	case h.Kind == FrameCheckpoint:
 		if err := ParseCheckpoints(payload, func(c *Checkpoint) {
+			if c.Partition == checkpointJournal {
+				v.floors[shard] = max(v.floors[shard], uint64(c.Commit))
+				return
+			}
 			j := v.of(c.Partition)
 			j.durable = max(j.durable, c.Durable, c.Sealed.Index)
+			j.sealed = max(j.sealed, c.Sealed.Index)
 			j.logStart = max(j.logStart, c.LogStart)
 			j.begins(c.Generation, c.GenerationStart)
 		}); err != nil {

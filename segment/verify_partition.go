@@ -95,8 +95,13 @@ func (p *partitionVerifier) header(name string, base core.Offset, number core.Se
 	h, err := ParseFileHeader(b)
 	s := verifiedSegment{name: name, size: size, header: h}
 	if err != nil {
-		p.report.damage(DamageLine{File: name, End: int64(len(b)), What: err.Error()})
-		if !p.scanner.salvage(f, size) {
+		// A file without a single write behind its header never held anything: its
+		// creation was cut short, and recovery removes it.
+		var w scanWindow
+		w.reset(f, size)
+		unborn := allZero(w.view(FileHeaderBytes, 2*FrameHeaderBytes)) && w.unreadable == 0
+		p.report.damage(DamageLine{File: name, End: int64(len(b)), What: err.Error(), Torn: unborn})
+		if unborn || !p.scanner.salvage(f, size) {
 			return nil
 		}
 		s.headless = true
@@ -277,7 +282,8 @@ func (p *partitionVerifier) batches(name string, s *Scanner) {
 	}
 }
 
-// judgeIndex compares a segment's index file with the one just made.
+// judgeIndex compares a segment's index file with the one just made. An index is
+// a cache that is never synced, so a bad one is worth a warning only.
 func (p *partitionVerifier) judgeIndex(v *verifiedSegment) {
 	name := v.name[:len(v.name)-len(LogExtension)] + IndexExtension
 	b, err := readFile(p.files, name, indexFileBytesMax)
@@ -295,7 +301,7 @@ func (p *partitionVerifier) judgeIndex(v *verifiedSegment) {
 		err = checkOwner(&h, &v.header)
 	}
 	if err != nil {
-		p.report.damaged(name, "%v; the next start rebuilds it", err)
+		p.report.warn(name, "%v; the next start rebuilds it", err)
 		return
 	}
 	if len(v.holes) > 0 || v.torn {
@@ -304,38 +310,67 @@ func (p *partitionVerifier) judgeIndex(v *verifiedSegment) {
 	same := h.Salt == v.header.Salt && len(x.Entries) <= len(p.index.Entries) && slices.Equal(x.Entries, p.index.Entries[:len(x.Entries)])
 	switch {
 	case !same:
-		p.report.damaged(name, "does not fit its segment; the next start rebuilds it")
+		p.report.warn(name, "does not fit its segment; the next start rebuilds it")
 	case alignUp(x.End) != alignUp(p.index.End):
 		p.report.warn(name, "ends at position %d, its segment at %d; the next start rebuilds it", x.End, p.index.End)
 	case len(x.Entries) != len(p.index.Entries) || x.NextOffset != p.index.NextOffset || x.LastIndex != p.index.LastIndex ||
 		x.MaxTimestamp != p.index.MaxTimestamp:
-		p.report.damaged(name, "does not fit its segment; the next start rebuilds it")
+		p.report.warn(name, "does not fit its segment; the next start rebuilds it")
 	}
 }
 
-// judgeHoles says of each hole whether it is damage: when what stood there is
-// below the durable point, when something valid that only later writes explain
-// stands behind it, or when nobody can read it.
+// judgeHoles says of each hole whether it is damage. It is a torn write when
+// nothing calls what stood there durable, or when the journal still holds it: a
+// segment is synced later than the journal, and recovery writes it anew from
+// there. Below the sealed point the segment itself was synced.
 func (p *partitionVerifier) judgeHoles() {
 	for i := range p.segments {
 		v := &p.segments[i]
 		for _, h := range v.holes {
-			empty := h.IndexNext == h.IndexFirst
-			torn := !empty && h.IndexFirst > p.durable && !errors.Is(h.Cause, ErrUnreadable)
-			p.report.damage(holeLine(v.name, h, v.header.Partition, torn))
+			p.report.damage(holeLine(v.name, h, v.header.Partition, p.isTorn(&h)))
 		}
 		if v.torn {
-			torn := v.tail.IndexFirst > p.durable || p.covers(v.tail.IndexFirst)
-			p.report.damage(holeLine(v.name, v.tail, v.header.Partition, torn && !errors.Is(v.tail.Cause, ErrUnreadable)))
+			h := v.tail
+			if h.IndexNext == h.IndexFirst {
+				h.IndexNext++ // at least one frame was being written
+			}
+			p.report.damage(holeLine(v.name, v.tail, v.header.Partition, p.isTorn(&h)))
 		}
 	}
 }
 
-// covers says whether a frame of this index is there in another file: then a
-// torn tail was written anew, in a later segment or in the journal.
-func (p *partitionVerifier) covers(index core.Index) bool {
-	within := func(r frameRun) bool { return index >= r.first && index < r.next }
-	return slices.ContainsFunc(p.runs, within) || slices.ContainsFunc(p.journaled.runs, within)
+func (p *partitionVerifier) isTorn(h *Hole) bool {
+	if errors.Is(h.Cause, ErrUnreadable) || h.IndexNext == h.IndexFirst {
+		return false
+	}
+	if h.IndexFirst > p.durable {
+		return true
+	}
+	if h.IndexFirst <= p.journaled.sealed {
+		return false
+	}
+	for index := h.IndexFirst; index < h.IndexNext; {
+		next := p.covered(index)
+		if next <= index {
+			return index > p.durable
+		}
+		index = next
+	}
+	return true
+}
+
+// covered is the index up to which frames from the given one on stand in another
+// place: in the journal, or in a later segment that was written instead.
+func (p *partitionVerifier) covered(index core.Index) core.Index {
+	next := index
+	for _, runs := range [][]frameRun{p.journaled.runs, p.runs} {
+		for _, r := range runs {
+			if index >= r.first {
+				next = max(next, r.next)
+			}
+		}
+	}
+	return next
 }
 
 // judgeRuns looks for frames that are missing, doubled or do not follow.

@@ -77,10 +77,16 @@ func TestVerifyFindsFlips(t *testing.T) {
 				if sum.Torn == 0 {
 					t.Fatalf("%s: flip at %d was not seen\n%s", name, at, text)
 				}
-			case sum.Damages == 0 && !(name == d.stem(1)+LogExtension && int64(at) >= d.logs[1].places[2].position && sum.Torn > 0):
+			case strings.HasSuffix(name, IndexExtension):
+				if sum.Warnings == 0 {
+					t.Fatalf("%s: flip at %d was not seen\n%s", name, at, text)
+				}
+			case name == d.stem(1)+LogExtension && sum.Torn > 0:
+				// The second segment was never synced: the journal holds what it loses.
+			case sum.Damages == 0:
 				t.Fatalf("%s: flip at %d was not seen\n%s", name, at, text)
 			}
-			if sum.Damages+sum.Torn > 0 && !strings.Contains(text, name) {
+			if sum.Damages+sum.Torn+sum.Warnings > 0 && !strings.Contains(text, name) {
 				t.Fatalf("%s: flip at %d is reported elsewhere\n%s", name, at, text)
 			}
 		}
@@ -158,7 +164,7 @@ func TestVerifyFindsMistakes(t *testing.T) {
 			x := NewIndex(4, 4)
 			x.Add(&FrameHeader{Kind: FrameData, Index: 4, BaseOffset: 4, Span: 1, Bytes: 90}, FileHeaderBytes+128, 5)
 			d.files.put(d.stem(1)+IndexExtension, AppendIndexFile(nil, &d.logs[1].header, x))
-		}, true, "does not fit its segment", false},
+		}, false, "does not fit its segment", true},
 		"an unfinished file": {func(d *dataFolder) { d.files.put(d.stem(0)+".log.new", []byte("x")) }, false, "never completed", true},
 		"a stray file":       {func(d *dataFolder) { d.files.put(d.dir+"/notes.txt", []byte("x")) }, false, "is no file of a partition", true},
 	} {

@@ -101,6 +101,7 @@ type PartitionSnapshot struct {
 type Snapshot struct {
 	Stats
 	Shard      core.ShardID
+	Taken      int64 // monotonic clock at that moment
 	Store      segment.Stats
 	Partitions []PartitionSnapshot // in the order of ids
 
@@ -113,7 +114,7 @@ type Snapshot struct {
 // asked for it, at most once a second.
 func (m *Machine) Snapshot() *Snapshot {
 	s := &Snapshot{
-		Stats: m.stats, Shard: m.options.Shard, Store: m.store.Stats(),
+		Stats: m.stats, Shard: m.options.Shard, Taken: m.now, Store: m.store.Stats(),
 		MemoryPending: m.memory.pending, MemoryParcels: m.memory.parcels, MemoryLimit: m.options.MemoryBytes,
 		Connections: len(m.peers), Waiters: m.wheel.armed,
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/pulsemq/pulsemq/clients/go/internal/cluster"
+	"github.com/pulsemq/pulsemq/clients/go/internal/conn"
 	"github.com/pulsemq/pulsemq/proto"
 )
 
@@ -60,7 +62,7 @@ const (
 // Errors that no broker sends: they happen on this side.
 var (
 	// ErrClosed is the answer of a client, producer or consumer that has been closed.
-	ErrClosed = errors.New("pulsemq: closed")
+	ErrClosed = conn.ErrClosed
 
 	// ErrBufferFull is returned by Send and SendAsync of a producer with ProducerBufferBlock(false).
 	ErrBufferFull = errors.New("pulsemq: the producer's buffer is full")
@@ -70,13 +72,13 @@ var (
 	ErrDeliveryTimeout = errors.New("pulsemq: not acknowledged within the delivery timeout")
 
 	// ErrUnreachable says that no broker could be connected to; the chain says why.
-	ErrUnreachable = errors.New("pulsemq: no broker could be reached")
+	ErrUnreachable = cluster.ErrUnreachable
 
 	// ErrDisconnected says that a connection ended before the answer came: the request may have been carried out.
-	ErrDisconnected = errors.New("pulsemq: the connection ended before the answer")
+	ErrDisconnected = conn.ErrDisconnected
 
 	// ErrRequestTimeout says that a broker did not answer in time: the request may have been carried out.
-	ErrRequestTimeout = errors.New("pulsemq: the broker did not answer in time")
+	ErrRequestTimeout = conn.ErrRequestTimeout
 
 	// ErrEndOfLog is returned by Poll of a consumer with ConsumerStopAtEnd once every partition is read to its end.
 	ErrEndOfLog = errors.New("pulsemq: the end of the log")
@@ -129,3 +131,8 @@ func (e *PartitionError) Error() string {
 
 // Unwrap lets errors.Is and errors.As see the cause.
 func (e *PartitionError) Unwrap() error { return e.Err }
+
+// wrapTopic says which topic an error is about, unless it does so already.
+func wrapTopic(topic string, err error) error {
+	return fmt.Errorf("pulsemq: topic %q: %w", topic, err)
+}

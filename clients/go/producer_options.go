@@ -91,8 +91,9 @@ func ProducerBufferBlock(block bool) ProducerOption {
 	return func(c *producerConfig) { c.bufferBlock = block }
 }
 
-// ProducerDeliveryTimeout bounds the time from Send to the result, retries and all, whatever the broker does; 30 s by
-// default. A message is given up at most a sixteenth of this early, because the records of a batch share its clock.
+// ProducerDeliveryTimeout bounds the time from when a message is taken into the buffer to its result, retries and all,
+// whatever the broker does; 30 s by default. A message is given up at most a sixteenth of this early, because the records
+// of a batch share its clock.
 func ProducerDeliveryTimeout(d time.Duration) ProducerOption {
 	return func(c *producerConfig) { c.deliveryTimeout = d }
 }

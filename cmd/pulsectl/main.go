@@ -1,5 +1,5 @@
-// Pulsectl is the command line of PulseMQ: topics, and messages in and
-// out.
+// Pulsectl is the command line of PulseMQ: topics, messages in and out, and a
+// look into data folders.
 //
 // It exits with 0 when all went well, with 1 when something failed, and with 2
 // when it was called wrongly.

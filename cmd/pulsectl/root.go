@@ -72,7 +72,7 @@ func newRoot(call *session) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pulsectl",
 		Short: "Command line of the PulseMQ message broker",
-		Long: `Pulsectl manages topics, and sends and reads messages.
+		Long: `Pulsectl manages topics, sends and reads messages, and reads data folders offline.
 
 It speaks to the brokers named by --brokers, or by the environment variable
 ` + brokersEnv + `, or to ` + brokersDefault + `.
@@ -105,7 +105,7 @@ Exit codes: 0 all went well, 1 something failed, 2 the call was wrong.`,
 	flags.StringVarP(&call.output, "output", "o", outputTable, "how results are printed: table, or json for JSON lines")
 	flags.DurationVar(&call.timeout, "timeout", 15*time.Second, "how long one request may take")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputTable, outputJSON}, cobra.ShellCompDirectiveNoFileComp))
-	root.AddCommand(newTopic(call), newProduce(call), newConsume(call))
+	root.AddCommand(newTopic(call), newProduce(call), newConsume(call), newDebug(call))
 	return root
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ import (
 //	broker kill             SIGKILL
 //	exits N PROGRAM ARG...  run pulsectl or pulsemq, which has to exit with N
 //	lines FILE COUNT        make a file of COUNT different lines
+//	bytes FILE HEX          make a file of any bytes
 //	same FILE FILE          both have the same lines, in any order
 
 const (
@@ -52,6 +54,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"broker": cmdBroker,
 			"lines":  cmdLines,
+			"bytes":  cmdBytes,
 			"same":   cmdSame,
 			"exits":  cmdExits,
 		},
@@ -206,6 +209,12 @@ func cmdLines(ts *testscript.TestScript, _ bool, args []string) {
 		fmt.Fprintf(&b, "message %d\n", i)
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b.Bytes(), 0o666))
+}
+
+func cmdBytes(ts *testscript.TestScript, _ bool, args []string) {
+	b, err := hex.DecodeString(args[1])
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o666))
 }
 
 func cmdSame(ts *testscript.TestScript, neg bool, args []string) {

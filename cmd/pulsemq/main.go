@@ -9,5 +9,5 @@ import (
 )
 
 func main() {
-	os.Exit(execute(newCommand(nil), os.Args[1:]))
+	os.Exit(execute(newCommand(run), os.Args[1:]))
 }

@@ -74,6 +74,7 @@ type Node struct {
 
 	threads  sync.WaitGroup
 	mu       sync.Mutex
+	locals   []memory // the shards' own arenas; each is closed by its thread
 	failure  error
 	failed   chan struct{} // closed with the first failure
 	finished chan struct{} // closed when every thread has ended
@@ -271,6 +272,9 @@ func (n *Node) open(id core.ShardID) (*Loop, *arena.Local, error) {
 		_ = driver.Close()
 		return nil, nil, fmt.Errorf("shard %d: reserve its memory: %w", id, err)
 	}
+	n.mu.Lock()
+	n.locals = append(n.locals, memory)
+	n.mu.Unlock()
 	workers := n.pool.Workers(n.wakers[id])
 	store, err := segment.OpenStore(n.folder, id, segment.Ports{
 		Disk: driver, FS: n.options.Disks.FS(), Clock: n.options.Clock, Workers: workers, Slabs: memory, Log: n.options.Log,
@@ -315,7 +319,10 @@ func randomTopicID() (id core.TopicID) {
 
 func (n *Node) storeOptions() segment.Options {
 	storage := &n.options.Config.Storage
-	return segment.Options{CacheBytes: n.budget.cache, FreeBytesLow: int64(storage.MinFree)}
+	return segment.Options{
+		CacheBytes: n.budget.cache, FreeBytesLow: int64(storage.MinFree), FlushBytes: int64(storage.FlushBytes),
+		RetainNanos: int64(storage.RetentionInterval), CompactNanos: int64(storage.CompactionInterval), ClockJumpNanos: int64(storage.ClockJumpMax),
+	}
 }
 
 func (n *Node) machineOptions(id core.ShardID) shard.Options {
@@ -447,14 +454,20 @@ type memory interface {
 	Close() error
 }
 
-// Snapshots are the newest counters of all shards that have published some. It
-// asks each for fresh ones, for the next call.
-func (n *Node) Snapshots() []*shard.Snapshot {
-	var all []*shard.Snapshot
-	for _, l := range n.loops {
-		if s := l.Snapshot(); s != nil {
-			all = append(all, s)
-		}
+// Snapshot is the newest counters that a shard has published, nil before the
+// first. It asks for fresh ones, for the next call.
+func (n *Node) Snapshot(shard int) *shard.Snapshot { return n.loops[shard].Snapshot() }
+
+// Memory adds up the arenas of all threads.
+func (n *Node) Memory() arena.Gauges {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var sum arena.Gauges
+	for _, a := range slices.Concat(n.arenas, n.locals) {
+		g := a.Gauges()
+		sum.ReservedBytes += g.ReservedBytes
+		sum.InUseBytes += g.InUseBytes
+		sum.TouchedBytes += g.TouchedBytes
 	}
-	return all
+	return sum
 }

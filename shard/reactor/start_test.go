@@ -320,12 +320,12 @@ func TestSnapshotsArePublished(t *testing.T) {
 	reactors[0].answer(reactors[0].produce(topic.Partitions[0].ID, "x"))
 	deadline := time.Now().Add(10 * time.Second)
 	for {
-		all := node.Snapshots()
-		if len(all) == 1 && all[0].MessagesIn == 1 && len(all[0].Partitions) == 2 && all[0].Total.TotalCount() == 1 && all[0].Sync.TotalCount() == 1 {
+		got := node.Snapshot(0)
+		if got != nil && got.MessagesIn == 1 && len(got.Partitions) == 2 && got.Total.TotalCount() == 1 && got.Sync.TotalCount() == 1 {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("snapshots %+v", all)
+			t.Fatalf("snapshot %+v", got)
 		}
 		runtime.Gosched()
 	}

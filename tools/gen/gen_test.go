@@ -66,7 +66,7 @@ func TestCheckFindsStaleFiles(t *testing.T) {
 	}
 	fresh()
 
-	edit(t, filepath.Join(root, "proto/schema/fetch.yaml"), "Offset of the first record wanted.", "Where to start.")
+	edit(t, filepath.Join(root, "proto/schema/fetch.yaml"), "Offset of the first record wanted", "Where to start")
 	if err := run(root, true); err == nil || !strings.Contains(err.Error(), "stale") {
 		t.Errorf("an edited definition: %v", err)
 	}

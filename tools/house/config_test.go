@@ -42,8 +42,9 @@ func TestProtocolListsTopicKeys(t *testing.T) {
 }
 
 // A key that nothing reads is a promise nobody keeps. Each field of core.Config is
-// read in the broker's wiring or below it as <config>.Group.Field, or is the
-// default of a topic key.
+// read in the broker's wiring or below it as <config>.Group.Field, or as
+// group.Field of a variable or field named for the group, or is the default of a
+// topic key.
 func TestEveryKeyIsUsed(t *testing.T) {
 	if !exists("cmd/pulsemq/broker.go") {
 		t.Skip("there is no broker yet that could use the keys")
@@ -65,8 +66,11 @@ func TestEveryKeyIsUsed(t *testing.T) {
 			}
 			ast.Inspect(declaration, func(node ast.Node) bool {
 				if field, ok := node.(*ast.SelectorExpr); ok {
-					if group, ok := field.X.(*ast.SelectorExpr); ok {
-						used[group.Sel.Name+"."+field.Sel.Name] = true
+					switch group := field.X.(type) {
+					case *ast.SelectorExpr:
+						used[strings.ToLower(group.Sel.Name)+"."+field.Sel.Name] = true
+					case *ast.Ident:
+						used[strings.ToLower(group.Name)+"."+field.Sel.Name] = true
 					}
 				}
 				return true
@@ -77,8 +81,9 @@ func TestEveryKeyIsUsed(t *testing.T) {
 	for g := range config.NumField() {
 		group := config.Field(g)
 		for f := range group.Type.NumField() {
-			if name := group.Name + "." + group.Type.Field(f).Name; !used[name] {
-				t.Errorf("Config.%s is read nowhere: use it, or remove its key", name)
+			name := group.Type.Field(f).Name
+			if !used[strings.ToLower(group.Name)+"."+name] {
+				t.Errorf("Config.%s.%s is read nowhere: use it, or remove its key", group.Name, name)
 			}
 		}
 	}

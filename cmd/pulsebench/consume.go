@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/ledger"
+	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/load"
+	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/report"
+	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/sdk"
+	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/proto"
+)
+
+func newConsume(s *session) *cobra.Command {
+	w := new(workload)
+	cmd := &cobra.Command{
+		Use:   "consume",
+		Short: "Measure reading a topic from its start to its end",
+		Long: `Reads a topic from the first record kept to where it ended when the run began, and measures
+how fast that is. What can be verified is: no offset is missing, every checksum is right,
+and what earlier runs of pulsebench have sent is there once and in order.
+
+An empty or missing topic is filled first with --records records, as pulsebench produce
+would do it, and then all of them have to be found. Otherwise --records bounds how many are
+read, and --duration how long.
+
+The latency is that of one request, from FETCH to the end of its answer; with --sdk it is
+that of one call of Poll.`,
+		Example: `  pulsebench consume --topic orders
+  pulsebench consume --topic fresh --records 10000000 --partitions 16
+  pulsebench consume --sdk --consumers 2`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			w.producers = 1
+			if err := w.validate(cmd); err != nil {
+				return err
+			}
+			return w.consume(cmd.Context(), s)
+		},
+	}
+	w.addShared(cmd)
+	w.addReading(cmd)
+	complete(cmd)
+	return cmd
+}
+
+// verdicts is the account of a reading and what it comes to.
+type verdicts interface {
+	load.Account
+	Verdict() ledger.Verdict
+}
+
+func (w *workload) consume(ctx context.Context, s *session) error {
+	r, err := w.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	to := r.from
+	if r.from, err = r.topic.Offsets(ctx, core.Version, proto.OffsetKindEarliest); err != nil {
+		return err
+	}
+	result := r.result("consume")
+	var account verdicts = ledger.NewSurvey()
+	filled := between(r.from, to) == 0
+	if filled {
+		if to, err = r.fillTopic(ctx, result); err != nil {
+			return err
+		}
+		account = r.ledger
+	} else {
+		r.template = nil // what lies there is other runs'
+		result.Workload.RecordBytes, result.Workload.Compression = 0, ""
+	}
+	if w.records > 0 && !filled {
+		to = shorten(r.from, to, w.records)
+	}
+	reading, err := r.openWhole(ctx, to, account)
+	if err != nil {
+		return err
+	}
+	defer reading.Close()
+	start := w.clock()
+	if err := r.watch("consuming", reading.Tallies(), func() error { return runFor(ctx, reading, w.readDuration()) }); err != nil {
+		return err
+	}
+	read := reading.Tally()
+	if r.ledger.Missing() > 0 && w.readDuration() > 0 {
+		account = nil // the time was over before the end: nobody can say what is missing
+	}
+	refusals(result, read)
+	batches(result, read)
+	if w.sdk {
+		result.Workload.Consumers = w.consumers
+	}
+	result.Requests = read.Requests
+	bytes := read.Bytes
+	if filled {
+		bytes = read.Records.Load() * int64(w.recordBytes)
+	}
+	result.SetRates(read.Records.Load(), bytes, time.Duration(read.Last-start))
+	result.CPUSeconds = r.busy.Seconds()
+	result.Latency = report.LatencyOf(read.Latency)
+	result.Workload.LatencyOf = "from FETCH to the end of its answer"
+	if w.sdk {
+		result.Workload.LatencyOf = "one call of Poll"
+	}
+	result.ForeignRecords = reading.Foreign()
+	if account == nil {
+		return fmt.Errorf("%d of %d records were read in %v: give it more time", read.Records.Load(), between(r.from, to), w.duration)
+	}
+	result.Verified = account.Verdict()
+	return r.finish(result, read.Latency)
+}
+
+// readDuration bounds reading only when it was asked for: the end of the topic ends it else.
+func (w *workload) readDuration() time.Duration {
+	if w.changed("duration") {
+		return w.duration
+	}
+	return 0
+}
+
+// fillTopic produces what is to be read, and returns where the logs end then.
+func (r *run) fillTopic(ctx context.Context, result *report.Result) ([]int64, error) {
+	if r.records == 0 {
+		return nil, fmt.Errorf("topic %q is empty: say with --records how many to fill it with", r.topic.Name)
+	}
+	given := r.duration
+	r.duration = 0
+	sent, _, err := r.send(ctx)
+	r.duration = given
+	if err != nil {
+		return nil, fmt.Errorf("fill topic %q: %w", r.topic.Name, err)
+	}
+	r.sent(result, sent)
+	return r.topic.Offsets(ctx, core.Version, proto.OffsetKindLatest)
+}
+
+// openWhole connects what reads the topic up to an offset of each partition.
+func (r *run) openWhole(ctx context.Context, to []int64, account load.Account) (reading, error) {
+	if r.sdk {
+		return sdk.OpenConsumers(ctx, sdk.ConsumersSpec{
+			Brokers: r.brokers, Version: core.Version, Topic: r.topic.Name, Consumers: r.consumers, From: r.from, Records: between(r.from, to),
+			Account: account, Clock: r.clock,
+		})
+	}
+	spec := r.readingSpec()
+	spec.To, spec.Account = to, account
+	return load.OpenReading(ctx, spec)
+}
+
+// runFor reads for a time, or to the end when it is 0.
+func runFor(ctx context.Context, r load.Runner, duration time.Duration) error {
+	if duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, duration, load.ErrEnough)
+		defer cancel()
+	}
+	if err := r.Run(ctx); err != nil && !errors.Is(err, load.ErrEnough) {
+		return err
+	}
+	return nil
+}
+
+// between is how many offsets lie between two places in every partition.
+func between(from, to []int64) (n int64) {
+	for p := range from {
+		n += max(to[p]-from[p], 0)
+	}
+	return n
+}
+
+// shorten moves the ends so that about as many records are left, from each partition as many as it has of its share.
+func shorten(from, to []int64, records int64) []int64 {
+	short := append([]int64(nil), from...)
+	for left := min(records, between(from, to)); left > 0; {
+		open := int64(0)
+		for p := range short {
+			if short[p] < to[p] {
+				open++
+			}
+		}
+		share := max(left/open, 1)
+		for p := range short {
+			n := min(share, to[p]-short[p], left)
+			short[p] += n
+			left -= n
+		}
+	}
+	return short
+}

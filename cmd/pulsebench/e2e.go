@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/load"
+	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/report"
+	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/sdk"
+	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/proto"
+)
+
+func newEndToEnd(s *session) *cobra.Command {
+	w := new(workload)
+	cmd := &cobra.Command{
+		Use:   "e2e",
+		Short: "Produce and consume at once, and measure from end to end",
+		Long: `Sends records and reads them at the same time. The latency is from when a batch was due to
+be sent until it was read; each carries that time. What was read is verified as it comes.
+
+Raw, as many connections read as send, and each partition has a request waiting at the
+broker.`,
+		Example: `  pulsebench e2e --rate 100000 --batch-records 10 --partitions 8 --duration 1m
+  pulsebench e2e --sdk --producers 1 --consumers 1 --rate 10000`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := w.validate(cmd); err != nil {
+				return err
+			}
+			return w.endToEnd(cmd.Context(), s)
+		},
+	}
+	w.addShared(cmd)
+	w.addSending(cmd)
+	w.addReading(cmd)
+	complete(cmd)
+	return cmd
+}
+
+func (w *workload) endToEnd(ctx context.Context, s *session) error {
+	r, err := w.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	sending, err := r.openSending(ctx)
+	if err != nil {
+		return err
+	}
+	defer sending.Close()
+	reading, err := r.openFollowing(ctx)
+	if err != nil {
+		return err
+	}
+	defer reading.Close()
+	if err := r.watch("end to end", reading.Tallies(), func() error { return load.EndToEnd(ctx, sending, reading, r.ledger) }); err != nil {
+		return fmt.Errorf("%d records were acknowledged: %w", r.ledger.Acked(), err)
+	}
+	sent, read := load.Merge(sending.Tallies()), reading.Tally()
+	result := r.result("e2e")
+	r.sent(result, sent)
+	refusals(result, read)
+	batches(result, read)
+	if w.sdk {
+		result.Workload.Consumers = w.consumers
+	}
+	result.SetRates(read.Records.Load(), read.Records.Load()*int64(w.recordBytes), time.Duration(read.Last-sending.Start()))
+	result.CPUSeconds = r.busy.Seconds()
+	result.Latency = report.LatencyOf(read.EndToEnd)
+	result.Workload.LatencyOf = "from the time a batch was due to be sent until it was read"
+	if w.sdk {
+		result.Workload.LatencyOf = "from the time a record was due to be sent until it was read"
+	}
+	if w.acks != proto.AcksNone {
+		result.ProduceLatency = report.LatencyOf(sent.Latency)
+	}
+	result.ForeignRecords = reading.Foreign()
+	result.Verified = r.ledger.Verdict()
+	return r.finish(result, read.EndToEnd)
+}
+
+// openFollowing connects what reads the log as it grows.
+func (r *run) openFollowing(ctx context.Context) (reading, error) {
+	if r.sdk {
+		return sdk.OpenConsumers(ctx, sdk.ConsumersSpec{
+			Brokers: r.brokers, Version: core.Version, Topic: r.topic.Name, Consumers: r.consumers, From: r.from, Follow: true,
+			Account: r.ledger, Filler: r.filler(), EndToEnd: true, Clock: r.clock,
+		})
+	}
+	spec := r.readingSpec()
+	spec.Follow, spec.EndToEnd = true, true
+	return load.OpenReading(ctx, spec)
+}

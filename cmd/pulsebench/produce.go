@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/load"
+	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/report"
+	"github.com/pulsemq/pulsemq/proto"
+)
+
+func newProduce(s *session) *cobra.Command {
+	w := new(workload)
+	cmd := &cobra.Command{
+		Use:   "produce",
+		Short: "Measure producing, and read back what was stored",
+		Long: `Sends records and measures how many the broker acknowledges and how long that takes; then
+reads them back and verifies each of them.
+
+Flat out, --in-flight requests are kept unanswered on each of --connections. With --rate
+they are sent on a schedule instead, and the latency of each counts from when it was due:
+a broker that stalls is seen in everything that had to wait for it.`,
+		Example: `  pulsebench produce --partitions 128 --durability sync --duration 30s
+  pulsebench produce --batch-records 1 --connections 64 --in-flight 32
+  pulsebench produce --batch-records 1 --connections 1 --in-flight 1 --hdr one.hgrm
+  pulsebench produce --sdk --producers 2 --records 5000000`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := w.validate(cmd); err != nil {
+				return err
+			}
+			return w.produce(cmd.Context(), s)
+		},
+	}
+	w.addShared(cmd)
+	w.addSending(cmd)
+	complete(cmd)
+	return cmd
+}
+
+func (w *workload) produce(ctx context.Context, s *session) error {
+	r, err := w.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	sent, took, err := r.send(ctx)
+	if err != nil {
+		return err
+	}
+	busy := r.busy
+	read, readTook, err := r.readBack(ctx)
+	if err != nil {
+		return fmt.Errorf("%d records were acknowledged; reading them back: %w", sent.Records.Load(), err)
+	}
+	result := r.result("produce")
+	r.sent(result, sent)
+	batches(result, read)
+	result.SetRates(sent.Records.Load(), sent.Records.Load()*int64(w.recordBytes), took)
+	result.CPUSeconds = busy.Seconds()
+	result.Latency = report.LatencyOf(sent.Latency)
+	result.Workload.LatencyOf = "from the time a batch was due to its acknowledgement"
+	if w.sdk {
+		result.Workload.LatencyOf = "from the time a record was due to its result"
+	}
+	if w.acks == proto.AcksNone {
+		result.Latency = nil
+	}
+	result.ReadBack = report.NewReadBack(read.Records.Load(), read.Records.Load()*int64(w.recordBytes), readTook)
+	result.Verified = r.ledger.Verdict()
+	return r.finish(result, sent.Latency)
+}
+
+// send produces until the time or the records end.
+func (r *run) send(ctx context.Context) (*load.Tally, time.Duration, error) {
+	sending, err := r.openSending(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer sending.Close()
+	if err := r.watch("producing", sending.Tallies(), func() error { return sending.Run(ctx) }); err != nil {
+		return nil, 0, err
+	}
+	sum := load.Merge(sending.Tallies())
+	return sum, time.Duration(sum.Last - sending.Start()), nil
+}
+
+// readBack reads what the run has written.
+func (r *run) readBack(ctx context.Context) (*load.Tally, time.Duration, error) {
+	var tally *load.Tally
+	start := r.clock()
+	err := r.watch("reading back", nil, func() (err error) {
+		tally, err = load.ReadBack(ctx, r.readingSpec(), r.ledger)
+		return err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return tally, time.Duration(tally.Last - start), nil
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/netio"
+	"github.com/pulsemq/pulsemq/shard/reactor"
+)
+
+// progressLogEvery bounds how often a long start is logged.
+const progressLogEvery = 5 * time.Second
+
+// startProgress adds up what the shards report while they start, for /readyz and
+// the log.
+type startProgress struct {
+	health *netio.Health
+	log    *slog.Logger
+	served atomic.Bool
+
+	mu     sync.Mutex
+	shards map[core.ShardID]reactor.Progress
+	logged time.Time
+}
+
+func newStartProgress(health *netio.Health, log *slog.Logger) *startProgress {
+	return &startProgress{health: health, log: log, shards: map[core.ShardID]reactor.Progress{}, logged: time.Now()}
+}
+
+// startStages are the stages in their order; a node is in that of its slowest shard.
+var startStages = []string{"journal", "metadata", "partitions", "ready"}
+
+// note takes one shard's report. Shards call it from their own threads.
+func (p *startProgress) note(one reactor.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shards[one.Shard] = one
+	sum := netio.Progress{}
+	slowest := len(startStages) - 1
+	for _, s := range p.shards {
+		sum.PartitionsDone += s.Partitions
+		sum.PartitionsTotal += s.Total
+		for i, stage := range startStages {
+			if s.Stage == stage {
+				slowest = min(slowest, i)
+			}
+		}
+	}
+	sum.Stage = startStages[slowest]
+	if sum.Stage == "ready" { // of the shards; the listener comes after them
+		sum.Stage = "listening"
+	}
+	p.health.SetProgress(sum)
+	if time.Since(p.logged) >= progressLogEvery {
+		p.logged = time.Now()
+		p.log.Info("starting", "stage", sum.Stage, "partitions_done", sum.PartitionsDone, "partitions_total", sum.PartitionsTotal)
+	}
+}
+
+// ready is called once everything serves.
+func (p *startProgress) ready() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	progress := p.health.Progress()
+	progress.Ready, progress.Stage = true, "ready"
+	p.health.SetProgress(progress)
+	p.served.Store(true)
+}
+
+func (p *startProgress) isReady() bool { return p.served.Load() }
