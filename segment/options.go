@@ -27,6 +27,9 @@ type Options struct {
 	FreeBytesLow, FreeBytesHigh int64
 	// IdleNanos is after how long without use a partition gives up its memory and files.
 	IdleNanos int64
+	// ScrubBytesPerSecond is how much of its sealed segments a shard reads again to find
+	// damage; -1 never does.
+	ScrubBytesPerSecond int64
 	// StateBytes is how many bytes of frames may lie behind the last .state before a new one is written.
 	StateBytes int64
 }
@@ -56,6 +59,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.IdleNanos <= 0 {
 		o.IdleNanos = idleNanosDefault
+	}
+	if o.ScrubBytesPerSecond == 0 {
+		o.ScrubBytesPerSecond = scrubBytesPerSecondDefault
 	}
 	if o.StateBytes <= 0 {
 		o.StateBytes = stateBytesDefault

@@ -51,6 +51,7 @@ func (s *Store) Tick(now int64) {
 		s.activeNext++
 	}
 	s.compactTick()
+	s.scrubTick()
 }
 
 // tickRisk syncs batch and none topics whose time is up, and forgets those

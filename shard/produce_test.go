@@ -33,6 +33,30 @@ func TestProduceIsAckedWhenDurable(t *testing.T) {
 	}
 }
 
+// A batch that was appended while the group before it was being synced is not
+// acked with that group.
+func TestAckWaitsForItsOwnSync(t *testing.T) {
+	n := newNode(t, 1)
+	id := n.create("t", 1).Partitions[0].ID
+	produceN(n, id, 1, 1, 1) // the epoch is open
+	m := n.machines[0]
+	first, second := n.produceRequest(id, batchSpec{records: 1, producer: -1}), n.produceRequest(id, batchSpec{records: 1, producer: -1})
+	n.send(&first)
+	m.Flush()
+	n.send(&second)
+	for range 100 {
+		n.disks[0].reap(m)
+		m.settle()
+		if got := n.answers(); len(got) > 0 {
+			if len(got) != 1 || got[0].ID != first.ID {
+				t.Fatalf("acked together: %+v", got)
+			}
+			return
+		}
+	}
+	t.Fatal("the first batch is never acked")
+}
+
 func TestAckNamesTheDurability(t *testing.T) {
 	n := newNode(t, 1)
 	for _, level := range []core.Durability{core.DurabilityNone, core.DurabilityBatch, core.DurabilitySync} {

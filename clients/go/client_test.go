@@ -167,7 +167,8 @@ func TestVersionsDoNotOverlap(t *testing.T) {
 	}
 }
 
-// TestWindowIsKept gives room for two requests, then for one byte less than a batch takes, then for all.
+// TestWindowIsKept gives room for two requests, then for less than a batch takes, which lets one at a time pass, then
+// for none, then for all.
 func TestWindowIsKept(t *testing.T) {
 	c := fake(t, 1)
 	c.Create("t", 8)
@@ -199,6 +200,12 @@ func TestWindowIsKept(t *testing.T) {
 		t.Errorf("%d results, %d requests", results.Load(), c.Requests(proto.CommandProduce)-before)
 	}
 	c.Node(1).Credit(50, 100) // a batch takes more
+	for range 3 {
+		if _, err := p.Send(within(t), &Message{Topic: "t"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Node(1).Credit(1<<20, 0)
 	until(t, "the smaller window has arrived", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()

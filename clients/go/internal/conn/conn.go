@@ -93,10 +93,6 @@ func (c *Conn) Start(r *Request) error {
 		return &proto.Error{Code: proto.CodeFrameTooLarge, Limit: uint64(most),
 			Text: fmt.Sprintf("a %v request of %d bytes: the broker accepts frames of %d bytes", r.Message.Command(), r.payloadBytes, most)}
 	}
-	if most := c.Hello.WindowBytes; uint64(r.payloadBytes) > most {
-		return &proto.Error{Code: proto.CodeFrameTooLarge, Limit: most,
-			Text: fmt.Sprintf("a %v request of %d bytes: the broker's window has %d bytes", r.Message.Command(), r.payloadBytes, most)}
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {

@@ -9,9 +9,10 @@ type window struct {
 	requests    uint32
 }
 
-// admit takes room for one request; false when there is none now.
+// admit takes room for one request; false when there is none now. A request alone may be larger than the window: a
+// broker with many connections grants windows that are smaller than the largest batch.
 func (w *window) admit(payloadBytes int) bool {
-	if w.requests >= w.requestsMax || w.bytes+uint64(payloadBytes) > w.bytesMax {
+	if w.requests >= w.requestsMax || w.requests > 0 && w.bytes+uint64(payloadBytes) > w.bytesMax {
 		return false
 	}
 	w.requests++
