@@ -39,6 +39,10 @@ build: ## Build the programs into bin/
 run: build ## Build and start a broker on 127.0.0.1:9090 that keeps its data in ./data
 	@cd "$(ROOT)" && exec bin/pulsemq
 
+.PHONY: demo
+demo: build ## Start a broker on free ports, move a million verified messages, say how fast, clean up
+	@cd "$(ROOT)" && go run ./tools/demo
+
 .PHONY: test
 test: check ## Check the source and run every test of every module
 	$(call each,go test $(RACE) -timeout 20m ./...)

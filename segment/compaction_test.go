@@ -8,6 +8,7 @@ import (
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
 	"github.com/pulsemq/pulsemq/segment/disk/mem"
+	"pgregory.net/rapid"
 )
 
 // appendKeyed appends one record with a key.
@@ -127,5 +128,74 @@ func TestStoreCompacts(t *testing.T) {
 				check("after the start")
 			}
 		})
+	}
+}
+
+// TestStoreCompactsAcrossCrashes ends the store at any turn of a pass and its
+// swaps: the last value of each key that was durable stays the last.
+func TestStoreCompactsAcrossCrashes(t *testing.T) {
+	swapped := 0
+	rapid.Check(t, func(t *rapid.T) {
+		r := newRig(t, func(o *rigOptions) {
+			o.log = LogOptions{Durability: core.DurabilitySync, SegmentBytes: 64 << 10, Compact: true}
+			o.store.StateBytes = 16 << 10
+			o.store.CacheBytes = 64 << 10
+			o.driver = mem.DriverOptions{Reorder: true, Seed: rapid.Uint64().Draw(t, "seed")}
+		})
+		r.serve(16)
+		o := r.owners[16]
+		want := map[string]string{}
+		for life := range rapid.IntRange(1, 4).Draw(t, "lives") {
+			for round := range rapid.IntRange(1, 4).Draw(t, "rounds") {
+				for i := range 100 {
+					key := fmt.Sprint("key-", i%rapid.IntRange(1, 20).Draw(t, "keys"))
+					value := bytes.Repeat([]byte{byte('a' + life), byte('a' + round), byte(i)}, 150)
+					o.appendKeyed(key, value)
+					want[key] = string(value)
+					if i%10 == 9 {
+						r.settle()
+					}
+				}
+				r.settle()
+				r.clock.advance(20e9)
+				r.store.Tick(r.clock.mono)
+				for range rapid.IntRange(0, 12).Draw(t, "turns") {
+					r.turn()
+				}
+			}
+			if o.log.DurableOffset() != o.log.EndOffset() {
+				r.settle()
+			}
+			for _, g := range o.log.segments {
+				if g.header.ReplacesNext > 0 {
+					swapped++
+				}
+			}
+			seed := rapid.Uint64().Draw(t, "crash")
+			if rapid.Bool().Draw(t, "power") {
+				r.crash(seed, mem.CrashOptions{})
+			} else {
+				r.kill(seed)
+			}
+			o = r.open(16)
+			r.store.Start()
+			r.settle()
+			got, _ := o.keys()
+			for k, v := range want {
+				if got[k] != v {
+					t.Fatalf("%s is %.10q, want %.10q", k, got[k], v)
+				}
+			}
+			if len(got) != len(want) || len(o.log.Damaged()) > 0 {
+				t.Fatalf("%d keys, want %d; damaged %v", len(got), len(want), o.log.Damaged())
+			}
+			var out bytes.Buffer
+			if sum, err := Verify(r.fs, NewReport(&out, false)); err != nil || !sum.Sound() {
+				t.Fatalf("%v\n%s", err, out.String())
+			}
+		}
+	})
+	if swapped == 0 {
+		t.Fatal("no compacted segment was ever in place at a crash")
 	}
 }

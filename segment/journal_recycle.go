@@ -23,6 +23,7 @@ type recycler struct {
 	copied  int64        // bytes that will be copied
 	waiting []journalTouch
 	ready   bool // what is left goes into groups now
+	given   bool // all of it is in groups; the last one is on its way to the disk
 	emitted int  // touches whose copies and entries are in groups
 	scratch []byte
 }
@@ -38,7 +39,7 @@ func (j *journal) recycleStep() {
 		}
 		k.file, k.next, k.copied, k.emitted = j.live[0], 0, 0, 0
 	}
-	if k.ready {
+	if k.ready || k.given {
 		return
 	}
 	waiting := k.waiting[:0]
@@ -129,7 +130,7 @@ func (j *journal) recycleGather(g *journalGroup) {
 	k.scratch = AppendCheckpoint(k.scratch, &Checkpoint{Partition: checkpointJournal, Commit: core.Index(floor)})
 	flush()
 	g.recycles = k.file
-	k.ready = false
+	k.ready, k.given = false, true
 	k.next = len(k.file.touches)
 }
 
@@ -181,7 +182,7 @@ func (j *journal) recycled(f *journalFile) {
 	}
 	f.touches = f.touches[:0]
 	f.first = 0
-	j.recycle.file = nil
+	j.recycle.file, j.recycle.given = nil, false
 	j.store.stats.JournalRecycles++
 	j.prepare.add(f)
 }

@@ -73,8 +73,10 @@ func (j *Scrub) Run() {
 	switch {
 	case s.Err() != nil && errors.Is(s.Err(), ErrFrameUnknown):
 		j.Err = fmt.Errorf("scrub %s: %w", j.Path, s.Err())
-	case j.Next.Index < j.End.Index || s.Torn || s.Err() != nil:
-		// Nothing valid stands behind it, but the segment was sealed further on.
+	case j.Next.Index < j.End.Index || s.Torn && s.Tail.Start < alignUp(j.Next.Position):
+		// Nothing valid stands behind it, but the segment was sealed further on, or it
+		// is the padding of the last write. Bytes behind that are what a failed write
+		// left: the segment was ended before them.
 		h := s.Tail
 		if !s.Torn {
 			h = Hole{Start: alignUp(j.Next.Position), End: alignUp(j.End.Position), Cause: ErrWriteMissing, IndexFirst: j.Next.Index + 1, OffsetFirst: j.Next.NextOffset}

@@ -21,6 +21,9 @@ type Stats struct {
 	Failures        uint64 // segment writes or syncs that failed
 	Busy            uint64 // appends refused because a queue was full
 	Retained        uint64 // segments removed by retention or trim
+	ScrubBytes      uint64 // of sealed segments, read again
+	ScrubDamages    uint64 // places found damaged by that
+	ScrubRounds     uint64 // over all logs
 	Compactions     uint64 // passes ended
 	CompactRead     uint64 // bytes
 	CompactWritten  uint64 // bytes
@@ -61,7 +64,7 @@ func (s *Store) Stats() Stats {
 	st.CacheBytes = s.cache.bytes
 	st.OpenFiles = s.files.open
 	st.JournalFree, st.JournalLive = len(s.journal.free), len(s.journal.live)
-	st.Full = s.full
+	st.Full, st.ClockJumped = s.full, s.clockJumped
 	for _, l := range s.unsyncedList {
 		st.RiskBytes += l.unsynced
 		if l.unsyncedSince != 0 && (st.RiskSince == 0 || l.unsyncedSince < st.RiskSince) {

@@ -50,6 +50,7 @@ type Store struct {
 	dropping    []*Log
 	kickRemoval []*segment
 	compactor   compactor
+	scrubber    scrubber
 
 	started  bool
 	stopping bool
@@ -126,6 +127,7 @@ func (s *Store) newLog(id LogIdentity, o LogOptions, owner LogOwner) *Log {
 	l := &Log{store: s, id: id, options: o.withDefaults(), owner: owner, tailBytes: tailBytesMin}
 	l.usedAt = s.mono
 	s.logs[id.Partition] = l
+	s.scrubber.ids = append(s.scrubber.ids, id.Partition)
 	return l
 }
 

@@ -1,10 +1,12 @@
 package shard
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/pulsemq/pulsemq/cluster"
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
 	"github.com/pulsemq/pulsemq/ring/mail"
@@ -134,6 +136,12 @@ func TestChangesInFlightAreBounded(t *testing.T) {
 	if refused != 5 {
 		t.Errorf("%d refused", refused)
 	}
+	for range 20 {
+		n.turn()
+	}
+	if got := n.answers(); len(got) != 0 || n.view.Topics() != 0 {
+		t.Errorf("%d answers and %d topics before anything is durable", len(got), n.view.Topics())
+	}
 	n.held = false
 	n.settle()
 	if got := n.answers(); len(got) != changesMax || n.view.Topics() != changesMax {
@@ -184,5 +192,43 @@ func TestChangeTimesOut(t *testing.T) {
 	n.settle()
 	if got := n.answers(); len(got) != 0 || n.view.TopicByName("t") == nil {
 		t.Errorf("answers %+v; the change must still happen", got)
+	}
+}
+
+// The snapshot stands for the log's end: it holds what is on its way to be applied.
+func TestSnapshotHoldsWhatIsOnItsWay(t *testing.T) {
+	n := newNode(t, 1)
+	n.create("applied", 2)
+	n.held = true
+	r := mail.Request{Kind: mail.RequestAdmin, Body: &proto.CreateTopicRequest{Name: "queued"}}
+	n.send(&r)
+	a := n.metadata().admin
+	restored := cluster.NewMetadata(n.machines[0].options.Metadata)
+	if err := restored.Restore(a.Snapshot(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if v := restored.View(); v.TopicByName("applied") == nil || v.TopicByName("queued") == nil || v.Epoch() != uint64(a.log.EndOffset()) {
+		t.Errorf("%d topics at epoch %d", v.Topics(), v.Epoch())
+	}
+	if a.metadata.View().TopicByName("queued") != nil {
+		t.Error("the snapshot changed the state")
+	}
+}
+
+// A command of a newer build stops the start by name: to skip it would let this
+// node disagree with the others.
+func TestCommandOfANewerBuildStopsTheStart(t *testing.T) {
+	n := newNode(t, 1)
+	a := n.metadata().admin
+	var b proto.BatchBuilder
+	if err := b.Append(&proto.Record{Timestamp: 1, Value: []byte{99, 1, 2, 3}}); err != nil {
+		t.Fatal(err)
+	}
+	batch, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.replayBatch(batch); !errors.Is(err, cluster.ErrCommandUnknown) {
+		t.Errorf("error %v", err)
 	}
 }

@@ -89,7 +89,12 @@ func TestFetchWaitsForEnoughBytes(t *testing.T) {
 		f.BytesMin, f.Wait = uint32(3*size), int64(time.Second)
 		n.send(&f)
 		n.settle()
+		store := n.machines[0].store
+		before := store.Stats().ReadsCached
 		for i := range 3 {
+			if reads := store.Stats().ReadsCached - before; reads > 0 && level != "none" {
+				t.Errorf("%s: read %d times for too few bytes", level, reads)
+			}
 			got := n.ask(n.produceRequest(id, batchSpec{records: 1, value: 100, producer: -1}))
 			if want := map[bool]int{false: 1, true: 2}[i == 2]; len(got) != want {
 				t.Errorf("%s: %d answers after batch %d", level, len(got), i)

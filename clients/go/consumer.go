@@ -151,8 +151,10 @@ func (k *Consumer) assign(ctx context.Context, topic string, numbers []uint32, f
 		}
 		p.start(t.ID, begin[i], from.kind == startEarliest)
 		if k.config.stopAtEnd {
-			p.end = max(end[i], begin[i])
-			if p.end == begin[i] {
+			p.end = end[i]
+			if begin[i] > p.end {
+				p.end = begin[i] + 1 // behind the end there is nothing to read, which the broker is to say
+			} else if begin[i] == p.end {
 				k.signal()
 			}
 		}

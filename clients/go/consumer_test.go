@@ -451,6 +451,34 @@ func TestStopAtEnd(t *testing.T) {
 	})
 }
 
+// A start behind the end is out of range, not an empty log.
+func TestStopAtEndFromBehindTheEnd(t *testing.T) {
+	for policy, want := range map[ConsumerResetPolicy]int{ConsumerResetError: 0, ConsumerResetEarliest: 2, ConsumerResetLatest: 0} {
+		eachMode(t, func(t *testing.T, mode ConsumerOption) {
+			c := fake(t, 1)
+			c.Create("t", 1)
+			store(c, "t", 0, 1, CompressionNone, "0", "1")
+			k := consumer(t, connect(t, c), mode, ConsumerStopAtEnd(), ConsumerReset(policy))
+			if err := k.AssignPartition(within(t), "t", 0, StartOffset(17)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := k.Poll(within(t)); !errors.Is(err, ErrOffsetOutOfRange) {
+				t.Fatalf("policy %d: %v", policy, err)
+			}
+			n := 0
+			for _, err := range k.Records(within(t)) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				n++
+			}
+			if n != want {
+				t.Errorf("policy %d: %d records behind the error, want %d", policy, n, want)
+			}
+		})
+	}
+}
+
 // TestCompactedBatches has batches with gaps and one that has become empty.
 func TestCompactedBatches(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode ConsumerOption) {

@@ -309,6 +309,9 @@ func (p *part) refused(err error) {
 func (p *part) outOfRange(err error, have *proto.OffsetRange) {
 	base := p.next
 	to := have.Latest
+	if p.end >= 0 {
+		p.end = min(p.end, have.Latest)
+	}
 	switch {
 	case !p.begun:
 		// It asked for the earliest record, which has been dropped meanwhile: that is no news.

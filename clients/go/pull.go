@@ -8,17 +8,26 @@ import (
 	"github.com/pulsemq/pulsemq/proto"
 )
 
-// fetchWaitShared is how long a FETCH may wait at the broker while other partitions wait for their turn.
-const fetchWaitShared = 10 * time.Millisecond
+const (
+	// fetchWaitShared is how long a FETCH may wait at the broker while other partitions wait for their turn.
+	fetchWaitShared = 10 * time.Millisecond
+
+	// fetchBytesIdle is what a partition asks for that has been read to its end. It will wait at the broker, and what it
+	// asks for is set aside meanwhile: with the full size a few idle partitions would take all of the buffer.
+	fetchBytesIdle = 64 << 10
+)
 
 // fetch asks for records, or puts the partition in line when there is no room. It is called with the consumer's lock
 // held.
 func (p *part) fetch(live *conn.Conn, leader cluster.Partition) {
 	k := p.consumer
 	config := &k.config
-	reserve := int64(config.fetchBytes)
-	if p.bytes >= reserve {
+	if p.bytes >= int64(config.fetchBytes) {
 		return // enough is read ahead; returning it looks here again
+	}
+	reserve := int64(config.fetchBytes)
+	if p.next == p.highWatermark {
+		reserve = min(reserve, fetchBytesIdle)
 	}
 	if k.fetches >= config.fetchConcurrency || k.bytes > 0 && k.bytes+reserve > int64(config.bufferBytes) {
 		if !p.hungry {
@@ -28,7 +37,7 @@ func (p *part) fetch(live *conn.Conn, leader cluster.Partition) {
 		return
 	}
 	wait := config.fetchWait
-	if len(k.hungry) > 0 {
+	if len(k.hungry) > 0 || len(k.parts) > config.fetchConcurrency || int64(len(k.parts))*reserve > int64(config.bufferBytes) {
 		wait = min(wait, fetchWaitShared)
 	}
 	if p.end >= 0 {
@@ -43,7 +52,7 @@ func (p *part) fetch(live *conn.Conn, leader cluster.Partition) {
 		Message: &proto.FetchRequest{
 			TopicID: p.id, Partition: p.number, LeaderEpoch: leader.LeaderEpoch, Offset: p.next, LastEpoch: p.nextEpoch,
 			MinBytes: uint32(config.fetchBytesMin), MaxWaitMs: uint32(wait.Milliseconds()),
-			MaxBytes: uint32(config.fetchBytes), MaxRecords: uint32(config.fetchRecords),
+			MaxBytes: uint32(reserve), MaxRecords: uint32(config.fetchRecords),
 		},
 		Keep: true,
 		Wait: wait,

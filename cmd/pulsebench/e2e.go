@@ -68,6 +68,7 @@ func (w *workload) endToEnd(ctx context.Context, s *session) error {
 		result.Workload.Consumers = w.consumers
 	}
 	result.SetRates(read.Records.Load(), read.Records.Load()*int64(w.recordBytes), time.Duration(read.Last-sending.Start()))
+	result.CPUSeconds = r.busy.Seconds()
 	result.Latency = report.LatencyOf(read.EndToEnd)
 	result.Workload.LatencyOf = "from the time a batch was due to be sent until it was read"
 	if w.sdk {

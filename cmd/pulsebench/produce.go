@@ -50,6 +50,7 @@ func (w *workload) produce(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	busy := r.busy
 	read, readTook, err := r.readBack(ctx)
 	if err != nil {
 		return fmt.Errorf("%d records were acknowledged; reading them back: %w", sent.Records.Load(), err)
@@ -58,6 +59,7 @@ func (w *workload) produce(ctx context.Context, s *session) error {
 	r.sent(result, sent)
 	batches(result, read)
 	result.SetRates(sent.Records.Load(), sent.Records.Load()*int64(w.recordBytes), took)
+	result.CPUSeconds = busy.Seconds()
 	result.Latency = report.LatencyOf(sent.Latency)
 	result.Workload.LatencyOf = "from the time a batch was due to its acknowledgement"
 	if w.sdk {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/ledger"
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/load"
@@ -37,6 +38,7 @@ type run struct {
 	from     []int64           // where the logs ended before it, by partition
 	template *payload.Template // of raw batches; nil with --sdk
 	ledger   *ledger.Ledger
+	busy     time.Duration // processor time of what is measured
 }
 
 // open finds or creates the topic and notes where its logs end.
@@ -92,7 +94,7 @@ func (r *run) readingSpec() load.ReadingSpec {
 	}
 }
 
-// watch shows on a terminal what tallies come to while do runs.
+// watch shows on a terminal what tallies come to while do runs, and notes the processor time that it takes.
 func (r *run) watch(what string, tallies []*load.Tally, do func() error) error {
 	progress := report.StartProgress(report.Terminal(r.err), what, func() (records, errors int64) {
 		for _, t := range tallies {
@@ -102,5 +104,8 @@ func (r *run) watch(what string, tallies []*load.Tally, do func() error) error {
 		return records, errors
 	})
 	defer progress.Stop()
-	return do()
+	before := report.ProcessorTime()
+	err := do()
+	r.busy = report.ProcessorTime() - before
+	return err
 }

@@ -41,7 +41,8 @@ type Loop struct {
 	clock   core.Clock
 	spin    spinner
 
-	workedAt int64 // monotonic, of the last turn with work
+	spinLimit atomic.Int64 // the bound of spins; benchmarks change it
+	workedAt  int64        // monotonic, of the last turn with work
 
 	links   []*mail.Link              // by reactor
 	letters []*ring.SPSC[mail.Letter] // from each other shard; nil at its own place
@@ -221,6 +222,7 @@ func (l *Loop) waiting() bool {
 
 // rest spins for a while and then parks, until there may be work.
 func (l *Loop) rest() error {
+	l.spin.limit = l.spinLimit.Load()
 	if l.spin.current > 0 {
 		start := l.clock.Monotonic()
 		for {

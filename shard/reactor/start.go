@@ -297,8 +297,11 @@ func (n *Node) open(id core.ShardID) (*Loop, *arena.Local, error) {
 	}, n.machineOptions(id))
 	loop := &Loop{
 		id: id, machine: m, driver: driver, waker: n.wakers[id], workers: workers, clock: n.options.Clock,
-		spin: newSpinner(spinMax(runtime.NumCPU(), shards+reactors)), links: links, letters: in, out: out,
+		links: links, letters: in, out: out,
 	}
+	spin := spinMax(runtime.NumCPU(), shards+reactors)
+	loop.spin = newSpinner(spin)
+	loop.spinLimit.Store(int64(spin))
 	if core.ShardOf(core.MetadataPartition, shards) == id {
 		n.progress(Progress{Shard: id, Stage: "metadata"})
 		if err := m.OpenMetadata(); err != nil {
@@ -316,7 +319,10 @@ func randomTopicID() (id core.TopicID) {
 
 func (n *Node) storeOptions() segment.Options {
 	storage := &n.options.Config.Storage
-	return segment.Options{CacheBytes: n.budget.cache, FreeBytesLow: int64(storage.MinFree)}
+	return segment.Options{
+		CacheBytes: n.budget.cache, FreeBytesLow: int64(storage.MinFree), FlushBytes: int64(storage.FlushBytes),
+		RetainNanos: int64(storage.RetentionInterval), CompactNanos: int64(storage.CompactionInterval), ClockJumpNanos: int64(storage.ClockJumpMax),
+	}
 }
 
 func (n *Node) machineOptions(id core.ShardID) shard.Options {

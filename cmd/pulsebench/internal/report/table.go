@@ -19,7 +19,12 @@ func (r *Result) WriteTable(w io.Writer) error {
 
 	load, env := &r.Workload, &r.Environment
 	row("throughput", "%s records/s, %.1f MB/s", grouped(int64(r.RecordsPerSecond)), r.MegabytesPerSecond)
-	row("records", "%s of %s in %.2f s", grouped(r.Records), bytesText(float64(load.RecordBytes)), r.Seconds)
+	size := ""
+	if load.RecordBytes > 0 {
+		size = " of " + bytesText(float64(load.RecordBytes))
+	}
+	row("records", "%s%s in %.2f s", grouped(r.Records), size, r.Seconds)
+	row("processor time", "%.2f s of pulsebench itself, %.0f %% of a core", r.CPUSeconds, 100*r.CPUSeconds/max(r.Seconds, 1e-9))
 	r.latencyRow(row, load.LatencyOf, r.Latency)
 	if r.ProduceLatency != nil {
 		r.latencyRow(row, "from the time a batch was due to its acknowledgement", r.ProduceLatency)
@@ -34,14 +39,14 @@ func (r *Result) WriteTable(w io.Writer) error {
 	}
 	row("refused", "%s", r.refusals())
 	if r.Unsent > 0 {
-		row("not sent", "%s requests were due before the end and found no room; their wait counts in the latency", grouped(r.Unsent))
+		row("not sent", "%s requests were due and could not be sent before the end; their wait counts in the latency", grouped(r.Unsent))
 	}
 
 	row("", "")
 	row("workload", "%s, %s", load.Command, r.client())
 	row("topic", "%s, %d partitions, durability %s%s", load.Topic, load.Partitions, load.Durability, load.reached())
 	if load.BatchRecords > 0 {
-		row("batch", "%.1f records, %s, compression %s", load.BatchRecords, bytesText(load.BatchBytes), load.Compression)
+		row("batch", "%.1f records, %s, compression %s", load.BatchRecords, bytesText(load.BatchBytes), or(load.Compression))
 	}
 	row("broker", "%s at %s", or(env.Broker.Version), env.Broker.Addresses)
 	row("topic's own settings", "%s", orNone(strings.Join(env.Broker.TopicConfigSet, " ")))
