@@ -290,7 +290,24 @@ func (h *share) end() {
 	s.shares[h.placeOwn], last.placeOwn = last, h.placeOwn
 	s.shares[len(s.shares)-1] = nil
 	s.shares = s.shares[:len(s.shares)-1]
+	s.purge()
 }
+
+// purge takes ended shares out of the queue when they outnumber the others: a
+// client that seeks again and again without credit leaves one behind each time.
+func (s *subscription) purge() {
+	if s.ready.len() <= 2*len(s.shares)+readySpare {
+		return
+	}
+	for n := s.ready.len(); n > 0; n-- {
+		if h := s.ready.pop(); !h.ended {
+			s.ready.push(h)
+		}
+	}
+}
+
+// readySpare is how many ended shares may stay in a queue in any case.
+const readySpare = 16
 
 // end takes the subscription off its connection.
 func (s *subscription) end() {
