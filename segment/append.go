@@ -11,9 +11,6 @@ const (
 	tailBytesMin = 16 << 10
 	tailBytesMax = 512 << 10
 
-	// tailFlushBytes is from how much on a partition's tail goes to its segment.
-	tailFlushBytes = 256 << 10
-
 	// logDirtyBytesMax bounds what one partition may have in memory and not in its segment.
 	logDirtyBytesMax = 32 << 20
 )

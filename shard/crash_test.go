@@ -191,7 +191,7 @@ func TestIdempotentProducersThroughCrashes(t *testing.T) {
 		}
 		history := map[core.PartitionID][]*sent{}
 		next := map[string]int32{}
-		for step := range rapid.IntRange(1, 25).Draw(rt, "steps") {
+		for step := range rapid.IntRange(1, 10).Draw(rt, "steps") {
 			id := topic.Partitions[rapid.IntRange(0, 1).Draw(rt, "partition")].ID
 			switch action := rapid.IntRange(0, 9).Draw(rt, "action"); {
 			case action == 0:
