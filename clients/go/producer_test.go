@@ -593,3 +593,29 @@ func TestProducerOptionFaultsAllAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusalsKeepTheProducerID has a batch refused whose followers are then out of step: they are sent again as they
+// were, under the id they had.
+func TestRefusalsKeepTheProducerID(t *testing.T) {
+	c := fake(t, 1)
+	c.Create("t", 1)
+	var n atomic.Int32
+	c.SetFault(func(m proto.Message) fakebroker.Fault {
+		if _, ok := m.(*proto.ProduceRequest); ok && n.Add(1)%4 == 1 {
+			return fakebroker.Fault{Refuse: &proto.Error{Code: proto.CodeOverloaded}, Delay: 2 * time.Millisecond}
+		}
+		return fakebroker.Fault{}
+	})
+	p := producer(t, connect(t, c), ProducerBatchRecords(1))
+	for i := range 40 {
+		if err := p.SendAsync(within(t), &Message{Topic: "t", Value: fmt.Append(nil, i)}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Close(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if all := values(c, "t", 0); len(all) != 40 || c.Requests(proto.CommandInitProducer) != 1 {
+		t.Errorf("%d records, %d producer ids", len(all), c.Requests(proto.CommandInitProducer))
+	}
+}
