@@ -76,7 +76,6 @@ type StorageConfig struct {
 	MinFree            Size
 	TailCache          Size // of all shards together
 	FlushBytes         Size
-	ReadAhead          Size
 	RetentionInterval  time.Duration
 	CompactionInterval time.Duration
 	ClockJumpMax       time.Duration

@@ -12,8 +12,6 @@ const (
 	// compactDirtyPercent is how much of a log's sealed bytes must be new to
 	// compaction before a pass is worth rewriting the rest.
 	compactDirtyPercent = 50
-	// compactIntervalNanos is the least time between two passes over one log.
-	compactIntervalNanos = 15e9
 	// compactMapBytes bounds the memory for the keys of a pass; a shard runs one at a time.
 	compactMapBytes = 32 << 20
 )
@@ -86,7 +84,7 @@ func (s *Store) compactStart(l *Log) bool {
 		return false
 	}
 	c := &s.compactor
-	l.compactAt = s.mono + compactIntervalNanos
+	l.compactAt = s.mono + s.options.CompactNanos
 	l.compactDropped = droppable
 	c.running, c.log = true, l
 	c.job = &Compaction{
@@ -164,10 +162,7 @@ type compactSwap struct {
 
 // Run renames the file and syncs its folder.
 func (j *compactSwap) Run() {
-	files := j.store.ports.FS
-	if j.err = files.Rename(j.output.Path()+newSuffix, j.output.Path()); j.err == nil {
-		j.err = files.SyncDir(j.output.Dir)
-	}
+	j.err = j.output.Swap(j.store.ports.FS)
 }
 
 // Done puts the output in the place of what it replaces.

@@ -128,6 +128,7 @@ type Log struct {
 	stateRetryAt    int64
 	retaining       bool
 
+	retainAt       int64       // monotonic, of the next look for old segments
 	compactAt      int64       // monotonic, before which no compaction begins
 	compactDropped core.Offset // below it tombstones were dropped, or looked for
 

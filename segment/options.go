@@ -30,18 +30,31 @@ type Options struct {
 	// ScrubBytesPerSecond is how much of its sealed segments a shard reads again to find
 	// damage; -1 never does.
 	ScrubBytesPerSecond int64
+	// FlushBytes is how much of a partition's tail gathers before it goes to its segment.
+	FlushBytes int64
+	// RetainNanos is the time between two looks for segments past their retention.
+	RetainNanos int64
+	// CompactNanos is the least time between two passes over one compacted log.
+	CompactNanos int64
+	// ClockJumpNanos is by how much wall clock and monotonic clock may part before ages
+	// mean nothing.
+	ClockJumpNanos int64
 	// StateBytes is how many bytes of frames may lie behind the last .state before a new one is written.
 	StateBytes int64
 }
 
 // Defaults and bounds of Options.
 const (
-	cacheBytesDefault    = 256 << 20
-	openFilesDefault     = 512
-	freeBytesLowDefault  = 256 << 20
-	freeBytesHighDefault = 512 << 20
-	idleNanosDefault     = 60e9
-	stateBytesDefault    = 64 << 20
+	cacheBytesDefault     = 256 << 20
+	openFilesDefault      = 512
+	freeBytesLowDefault   = 256 << 20
+	freeBytesHighDefault  = 512 << 20
+	idleNanosDefault      = 60e9
+	stateBytesDefault     = 64 << 20
+	flushBytesTailDefault = 256 << 10
+	retainNanosDefault    = 1e9
+	compactNanosDefault   = 15e9
+	clockJumpDefault      = 3600e9
 )
 
 func (o Options) withDefaults() Options {
@@ -62,6 +75,18 @@ func (o Options) withDefaults() Options {
 	}
 	if o.ScrubBytesPerSecond == 0 {
 		o.ScrubBytesPerSecond = scrubBytesPerSecondDefault
+	}
+	if o.FlushBytes <= 0 {
+		o.FlushBytes = flushBytesTailDefault
+	}
+	if o.RetainNanos <= 0 {
+		o.RetainNanos = retainNanosDefault
+	}
+	if o.CompactNanos <= 0 {
+		o.CompactNanos = compactNanosDefault
+	}
+	if o.ClockJumpNanos <= 0 {
+		o.ClockJumpNanos = clockJumpDefault
 	}
 	if o.StateBytes <= 0 {
 		o.StateBytes = stateBytesDefault

@@ -766,7 +766,7 @@ func (r *recovery) loadTail() error {
 		c.maxTimestamp = max(c.maxTimestamp, most)
 		c.used, c.lastIndex, c.next = at+len(raw), f.index, f.next()
 		l.index, l.end = f.index, f.next()
-		if l.dirtyBytes+int64(c.used-c.start) >= tailFlushBytes {
+		if l.dirtyBytes+int64(c.used-c.start) >= s.options.FlushBytes {
 			if err := s.flushNow(l); err != nil && !errors.Is(err, core.ErrDiskFull) {
 				return err
 			}

@@ -7,6 +7,9 @@ import (
 	"github.com/pulsemq/pulsemq/core"
 )
 
+// recoverWriteBytes is how much a move of old journals gathers for one write.
+const recoverWriteBytes = 256 << 10
+
 // flushNow brings a log's chunks to its segment with blocking calls, at start-up:
 // when the journal held more of a partition than its tail may keep in memory.
 func (s *Store) flushNow(l *Log) error {
@@ -152,7 +155,7 @@ func (r *recovery) rewrite(source *frameSource, hole int) error {
 		if err != nil {
 			return err
 		}
-		if len(b) >= tailFlushBytes {
+		if len(b) >= recoverWriteBytes {
 			if err := write(); err != nil {
 				return err
 			}

@@ -95,7 +95,10 @@ func (s *Store) tickLog(l *Log, flushes *int) bool {
 	if l.stateBytes >= s.options.StateBytes && !l.stateBusy && l.stateRetryAt <= s.mono {
 		s.takeSnapshot(l)
 	}
-	s.retain(l)
+	if s.mono >= l.retainAt {
+		l.retainAt = s.mono + s.options.RetainNanos
+		s.retain(l)
+	}
 	if s.mono-l.usedAt < s.options.IdleNanos || l.pending.count > 0 {
 		return false
 	}

@@ -5,10 +5,6 @@ import "github.com/pulsemq/pulsemq/core"
 const (
 	spaceNanos     = 5e9 // between looks at the free space
 	spaceFullNanos = 1e9 // while the disk is full
-
-	// clockJumpNanos is by how much wall clock and monotonic clock may part before
-	// ages mean nothing.
-	clockJumpNanos = 3600e9
 )
 
 // spaceJob asks for the free space on a worker: that may block.
@@ -69,14 +65,14 @@ func (s *Store) diskFull() {
 func (s *Store) Full() bool { return s.full }
 
 // watchClock compares how far the two clocks went since the start. When they part
-// by more than an hour, retention by age stops until they agree with the ages
+// by more than is allowed, retention by age stops until they agree with the ages
 // again: nobody knows which of them is right.
 func (s *Store) watchClock(wall, mono int64) {
 	if s.clockWall == 0 {
 		s.clockWall, s.clockMono = wall, mono
 	}
 	apart := (wall - s.clockWall) - (mono - s.clockMono)
-	jumped := apart > clockJumpNanos || apart < -clockJumpNanos
+	jumped := apart > s.options.ClockJumpNanos || apart < -s.options.ClockJumpNanos
 	if jumped != s.clockJumped {
 		s.clockJumped = jumped
 		if jumped {

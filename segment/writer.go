@@ -93,8 +93,8 @@ func (s *Store) startWriter(l *Log) {
 	wanted := false
 	if n > 0 {
 		first := l.chunks.at(l.issued)
-		wanted = first.firstIndex <= l.flushIndex || l.dirtyBytes >= tailFlushBytes
-		if !wanted && first.state == chunkOpen && first.used-first.start >= tailFlushBytes {
+		wanted = first.firstIndex <= l.flushIndex || l.dirtyBytes >= s.options.FlushBytes
+		if !wanted && first.state == chunkOpen && int64(first.used-first.start) >= s.options.FlushBytes {
 			wanted = true
 		}
 	}
