@@ -291,7 +291,6 @@ func (s *Store) chunkNew(l *Log, slab *core.Slab, start, limit int) *chunk {
 		firstIndex: l.index + 1, lastIndex: l.index, base: l.end, next: l.end, position: -1, maxTimestamp: TimestampNone,
 	}
 	l.chunks.push(c)
-	s.cache.add(c)
 	return c
 }
 
@@ -308,13 +307,13 @@ func (s *Store) chunkClose(c *chunk) {
 	if l.dirtyBytes += int64(end - c.start); l.dirtyBytes >= s.options.FlushBytes {
 		s.kick(l)
 	}
-	if !c.direct {
-		l.tailAt = end
-	}
-	s.cache.charge(c, int64(end-c.start))
 	if c.direct {
-		s.cache.charge(c, int64(len(c.slab.Bytes)))
+		s.cache.add(c, int64(len(c.slab.Bytes)))
+	} else {
+		l.tailAt = end
+		s.cache.add(c, int64(end-c.start))
 	}
+	s.cache.bound()
 }
 
 // chunkFree gives a chunk's memory back.

@@ -2,7 +2,7 @@ package segment
 
 import "github.com/pulsemq/pulsemq/core"
 
-// cache is the budget of the chunks in memory, first in, first out over all
+// cache is the budget of the closed chunks in memory, first in, first out over all
 // partitions of the shard. Chunks that the segments hold durably are kept for
 // readers until the budget needs them; others are made durable first.
 type cache struct {
@@ -14,7 +14,12 @@ type cache struct {
 // evictLookMax bounds how many chunks one eviction looks at.
 const evictLookMax = 64
 
-func (k *cache) add(c *chunk) {
+// add takes a chunk that was closed. Open ones are not in the list: those of
+// partitions that seldom write would gather at its old end, and evict, which looks
+// at few, would never get past them.
+func (k *cache) add(c *chunk, bytes int64) {
+	c.charged = bytes
+	k.bytes += bytes
 	c.older = k.newest
 	if k.newest != nil {
 		k.newest.newer = c
@@ -24,14 +29,15 @@ func (k *cache) add(c *chunk) {
 	k.newest = c
 }
 
-func (k *cache) charge(c *chunk, bytes int64) {
-	k.bytes += bytes - c.charged
-	c.charged = bytes
-	if k.bytes > k.store.options.CacheBytes {
-		k.evict(k.bytes - k.store.options.CacheBytes)
+// bound evicts what the budget does not allow. It is asked again each turn: what
+// was not durable yet may be by then.
+func (k *cache) bound() {
+	if over := k.bytes - k.store.options.CacheBytes; over > 0 {
+		k.evict(over)
 	}
 }
 
+// remove forgets a chunk; one that is open was never added.
 func (k *cache) remove(c *chunk) {
 	k.bytes -= c.charged
 	c.charged = 0
@@ -57,12 +63,10 @@ func (k *cache) evict(n int64) {
 	c := k.oldest
 	for looked := 0; c != nil && n > 0 && looked < evictLookMax; looked++ {
 		newer := c.newer
-		switch {
-		case c.state == chunkSealed:
-			n -= c.charged
+		n -= c.charged
+		if c.state == chunkSealed {
 			k.store.dropFirstChunk(c.log, c)
-		case c.state != chunkOpen:
-			n -= c.charged
+		} else {
 			k.store.requestFlush(c.log, c.lastIndex)
 		}
 		c = newer

@@ -111,6 +111,9 @@ func (l *Log) cutChunks(next core.Index) {
 		// more, but what follows belongs to another generation.
 		end := int(alignUp(int64(c.used)))
 		clear(c.slab.Bytes[c.used:end])
+		if c.state == chunkOpen {
+			s.cache.add(c, int64(end-c.start))
+		}
 		c.state = chunkClosed
 		l.dirtyBytes += int64(end - c.start)
 	}
