@@ -29,44 +29,37 @@ func TestRecyclingWithASlowDisk(t *testing.T) {
 // segment has it.
 func TestRecyclingWaitsForWhatTheWriterTook(t *testing.T) {
 	r := newRig(t, nil)
+	r.fs.Inject(&mem.Fault{Kind: core.DiskSync, Path: "*.jnl", Action: mem.FaultDelay, Delay: 20, Count: -1})
 	owners := r.serve(1, 2)
 	o, busy := owners[0], owners[1]
 	o.append(1, 100)
-	r.settle()
 	k := &r.store.journal.recycle
-	for i := 0; !k.ready; i++ {
-		if i > 2000 {
-			t.Fatal("nothing is recycled")
+	for i := 0; !k.ready || k.file.number != 1; i++ {
+		if i > 20_000 {
+			t.Fatal("the first file is not recycled")
 		}
 		_ = busy.tryAppend(1, 50<<10, core.DurabilitySync)
-		r.store.placeDirect()
-		for _, l := range r.store.placeList {
-			if c := l.chunks.last(); c.frameOpen {
-				r.store.frameClose(c)
-			}
-		}
-		r.store.journal.recycleStep()
-		if k.ready {
-			break
-		}
 		r.turn()
 	}
-	// The next batch of the partition takes the journaled one along to the segment,
-	// whose disk is slow.
-	r.fs.Inject(&mem.Fault{Kind: core.DiskWrite, Path: "topics/*", Action: mem.FaultDelay, Delay: 1000, Count: -1})
-	r.fs.Inject(&mem.Fault{Kind: core.DiskCreate, Path: "topics/*", Action: mem.FaultDelay, Delay: 1000, Count: -1})
-	o.append(1, 100<<10)
+	if o.log.DurableOffset() != 1 || o.log.sealed.Index != 0 {
+		t.Fatalf("durable %d, sealed %d: the frame is not to be copied", o.log.DurableOffset(), o.log.sealed.Index)
+	}
+	// The next batches take the journaled one along to the segment, whose disk is slow.
+	slow := r.fs.Inject(&mem.Fault{Path: "topics/*", Action: mem.FaultDelay, Delay: 1000, Count: -1})
+	o.append(1, 100)
+	o.append(1, 200<<10)
 	recycles := r.store.Stats().JournalRecycles
-	for range 100 {
+	for range 300 {
 		r.turn()
 	}
-	if r.store.Stats().JournalRecycles > recycles {
-		r.crash(7, mem.CrashOptions{Data: mem.FateDrop, Entries: mem.FateDrop, InFlight: mem.FateDrop})
-		o := r.open(1)
-		if len(o.history) == 0 {
-			t.Fatal("an acked batch is gone with its journal file")
-		}
-		return
+	if slow.Hits() == 0 {
+		t.Fatal("nothing was on its way to the segment")
+	}
+	crashed := *r
+	crashed.ops = nil
+	crashed.crash(7, mem.CrashOptions{Data: mem.FateDrop, Entries: mem.FateDrop, InFlight: mem.FateDrop})
+	if after := crashed.open(1); len(after.history) == 0 {
+		t.Fatalf("an acked batch went with its journal file: %d recycled meanwhile", r.store.Stats().JournalRecycles-recycles)
 	}
 	r.fs.ClearFaults()
 	r.until("the recycling", func() bool { return r.store.Stats().JournalRecycles > recycles })
