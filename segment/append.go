@@ -97,11 +97,17 @@ func (s *Store) appended(l *Log, level core.Durability, bytes int64, appendTime 
 		s.placeList = append(s.placeList, l)
 	}
 	l.placeSync = l.placeSync || level == core.DurabilitySync
-	if level != core.DurabilitySync && !l.inUnsyncedList {
+	if level == core.DurabilitySync {
+		if l.inUnsyncedList {
+			s.requestSyncAll(l) // by the prefix rule it waits for those before it
+		}
+		return
+	}
+	if !l.inUnsyncedList {
 		l.inUnsyncedList = true
 		s.unsyncedList = append(s.unsyncedList, l)
 	}
-	if level != core.DurabilitySync && l.unsynced >= l.options.FlushBytes {
+	if l.unsynced >= l.options.FlushBytes {
 		s.requestSync(l)
 	}
 }

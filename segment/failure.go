@@ -60,6 +60,7 @@ func (s *Store) rollBack(l *Log) {
 	err, next := l.failure, l.durableIndex+1
 	lost := l.index >= next
 	l.pending.cut(next)
+	l.cutTrims(next)
 	l.cutChunks(next)
 	l.index, l.end = l.durableIndex, l.durable
 	l.writtenIndex, l.written = l.durableIndex, l.durable

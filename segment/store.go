@@ -137,7 +137,7 @@ func (s *Store) SetOptions(l *Log, o LogOptions) {
 	raised := o.Durability > l.options.Durability
 	l.options = o.withDefaults()
 	if raised {
-		s.requestSync(l)
+		s.requestSyncAll(l)
 	}
 }
 
@@ -178,7 +178,17 @@ func (s *Store) random() uint64 {
 	return x ^ x>>31
 }
 
-// requestSync asks for everything of the log to become durable.
+// requestSyncAll asks for every frame of the log to become durable, also those that
+// wait for the writer or for the choice of their way. Frames that it covers and
+// that went through the journal cost a sync again when they reach the segment, so
+// it is for the rare frame that must be durable behind others that need not be.
+func (s *Store) requestSyncAll(l *Log) {
+	s.requestSync(l)
+	l.syncIndex = l.index
+}
+
+// requestSync asks for what the log has written to become durable. It is repeated
+// by Tick for what is written later.
 func (s *Store) requestSync(l *Log) {
 	if l.pending.count == 0 {
 		return
