@@ -91,6 +91,9 @@ func TestChunksWaitForTheSocket(t *testing.T) {
 		t.Fatal("nobody looks after the socket")
 	}
 	b.receive(s, proto.AppendFrame(nil, 11, &proto.PingRequest{}))
+	if len(c.sent)+len(c.buffered) > 700<<10 {
+		t.Fatal("a chunk followed another event although the socket has not taken the last")
+	}
 	for i := 0; i < 50; i++ {
 		c.room = 100 << 10
 		c.take()

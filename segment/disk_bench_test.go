@@ -82,7 +82,13 @@ func benchmarkDisk(b *testing.B, partitions, records, size, inFlight int) {
 	crc := batch.RecordsCRC()
 	appended := make([]core.Offset, partitions)
 	out := make([]*core.DiskOp, 256)
+	progress, progressAt := core.Offset(-1), time.Now()
 	turn := func() {
+		if sum := durableSum(logs); sum != progress {
+			progress, progressAt = sum, time.Now()
+		} else if time.Since(progressAt) > 10*time.Second {
+			b.Fatalf("nothing became durable for 10 s: %+v, %d operations pending", store.Stats(), driver.Pending())
+		}
 		store.Flush(clock.Monotonic())
 		if err := driver.Flush(); err != nil {
 			b.Fatal(err)
@@ -110,12 +116,6 @@ func benchmarkDisk(b *testing.B, partitions, records, size, inFlight int) {
 	}
 	window := core.Offset(inFlight * records)
 	done := 0
-	durable := func() (sum core.Offset) {
-		for _, l := range logs {
-			sum += l.DurableOffset()
-		}
-		return sum
-	}
 	b.SetBytes(int64(len(batch)))
 	b.ResetTimer()
 	for done < b.N {
@@ -143,7 +143,7 @@ func benchmarkDisk(b *testing.B, partitions, records, size, inFlight int) {
 		}
 		turn()
 	}
-	for durable() < core.Offset(done*records) {
+	for durableSum(logs) < core.Offset(done*records) {
 		turn()
 	}
 	b.StopTimer()
@@ -153,6 +153,7 @@ func benchmarkDisk(b *testing.B, partitions, records, size, inFlight int) {
 	b.ReportMetric(float64(st.AppendBytes)/float64(max(1, st.JournalSyncs+st.SegmentSyncs)), "B/sync")
 	b.Logf("%v; %+v", choice, st)
 	store.Stop()
+	progressAt = time.Now().Add(time.Minute)
 	for !store.Stopped() {
 		if err := store.Err(); err != nil {
 			b.Fatal(err)
@@ -160,6 +161,13 @@ func benchmarkDisk(b *testing.B, partitions, records, size, inFlight int) {
 		store.Tick(clock.Monotonic())
 		turn()
 	}
+}
+
+func durableSum(logs []*segment.Log) (sum core.Offset) {
+	for _, l := range logs {
+		sum += l.DurableOffset()
+	}
+	return sum
 }
 
 func batchOf(b *testing.B, records, size int) proto.Batch {
