@@ -254,14 +254,22 @@ func (s *Server) enroll(conn *net.TCPConn, c *gnetConn) error {
 	return nil
 }
 
-// gnetLog passes gnet's messages on.
+// gnetLog passes gnet's messages on. Its texts hold numbers and addresses, so
+// they are a field: the message of a line is constant. What it warns of, such as
+// an event of a connection that was closed in the same turn, is not for operators.
 type gnetLog struct{ log *slog.Logger }
 
-func (g gnetLog) Debugf(format string, args ...any) { g.log.Debug(fmt.Sprintf(format, args...)) }
-func (g gnetLog) Infof(format string, args ...any)  { g.log.Debug(fmt.Sprintf(format, args...)) }
-func (g gnetLog) Warnf(format string, args ...any)  { g.log.Warn(fmt.Sprintf(format, args...)) }
-func (g gnetLog) Errorf(format string, args ...any) { g.log.Error(fmt.Sprintf(format, args...)) }
+const gnetMessage = "the network library says"
+
+func (g gnetLog) Debugf(format string, args ...any) { g.say(slog.LevelDebug, format, args) }
+func (g gnetLog) Infof(format string, args ...any)  { g.say(slog.LevelDebug, format, args) }
+func (g gnetLog) Warnf(format string, args ...any)  { g.say(slog.LevelDebug, format, args) }
+func (g gnetLog) Errorf(format string, args ...any) { g.say(slog.LevelError, format, args) }
 func (g gnetLog) Fatalf(format string, args ...any) {
-	g.log.Error(fmt.Sprintf(format, args...))
+	g.say(slog.LevelError, format, args)
 	panic("the network library gave up")
+}
+
+func (g gnetLog) say(level slog.Level, format string, args []any) {
+	g.log.Log(context.Background(), level, gnetMessage, "text", fmt.Sprintf(format, args...))
 }
