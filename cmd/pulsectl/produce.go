@@ -46,7 +46,7 @@ input, with the durability that was reached.`,
   printf 'k1:v1\nk2:v2\n' | pulsectl produce orders --key-separator :
   pulsectl produce orders -k customer-7 -H trace=abc -H trace=def < messages.txt
   pulsectl produce orders --compression zstd -o json < messages.txt`,
-		Args:              cobra.ExactArgs(1),
+		Args:              oneArgument("TOPIC"),
 		ValidArgsFunction: s.topicNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.topic = args[0]

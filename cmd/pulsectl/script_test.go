@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +33,7 @@ import (
 //	lines FILE COUNT        make a file of COUNT different lines
 //	bytes FILE HEX          make a file of any bytes
 //	same FILE FILE          both have the same lines, in any order
+//	page STATUS PATH        get a page of the operators' port, which has to have the status
 
 const (
 	brokerReadyTime = 30 * time.Second
@@ -57,6 +60,7 @@ func TestScripts(t *testing.T) {
 			"bytes":  cmdBytes,
 			"same":   cmdSame,
 			"exits":  cmdExits,
+			"page":   cmdPage,
 		},
 	})
 }
@@ -215,6 +219,17 @@ func cmdBytes(ts *testscript.TestScript, _ bool, args []string) {
 	b, err := hex.DecodeString(args[1])
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o666))
+}
+
+func cmdPage(ts *testscript.TestScript, _ bool, args []string) {
+	answer, err := http.Get("http://" + ts.Getenv("ADMIN") + args[1])
+	ts.Check(err)
+	defer answer.Body.Close()
+	if strconv.Itoa(answer.StatusCode) != args[0] {
+		ts.Fatalf("%s answers %s", args[1], answer.Status)
+	}
+	_, err = io.Copy(ts.Stdout(), answer.Body)
+	ts.Check(err)
 }
 
 func cmdSame(ts *testscript.TestScript, neg bool, args []string) {
