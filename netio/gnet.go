@@ -254,12 +254,17 @@ func (s *Server) enroll(conn *net.TCPConn, c *gnetConn) error {
 	return nil
 }
 
-// gnetLog passes gnet's messages on. Its texts hold numbers and addresses, so
-// they are a field: the message of a line is constant. What it warns of, such as
-// an event of a connection that was closed in the same turn, is not for operators.
+// gnetLog passes gnet's messages on. Its warnings are about events of connections
+// that were closed a moment before, thousands of them when many clients leave at
+// once, and say nothing to an operator. Its texts hold numbers and addresses, so
+// they are a field: the message of a line is constant and can be searched for.
 type gnetLog struct{ log *slog.Logger }
 
-const gnetMessage = "the network library says"
+func (g gnetLog) say(level slog.Level, format string, args []any) {
+	if g.log.Enabled(context.Background(), level) {
+		g.log.Log(context.Background(), level, "the network library says", "text", fmt.Sprintf(format, args...))
+	}
+}
 
 func (g gnetLog) Debugf(format string, args ...any) { g.say(slog.LevelDebug, format, args) }
 func (g gnetLog) Infof(format string, args ...any)  { g.say(slog.LevelDebug, format, args) }
@@ -268,8 +273,4 @@ func (g gnetLog) Errorf(format string, args ...any) { g.say(slog.LevelError, for
 func (g gnetLog) Fatalf(format string, args ...any) {
 	g.say(slog.LevelError, format, args)
 	panic("the network library gave up")
-}
-
-func (g gnetLog) say(level slog.Level, format string, args []any) {
-	g.log.Log(context.Background(), level, gnetMessage, "text", fmt.Sprintf(format, args...))
 }

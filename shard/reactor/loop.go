@@ -295,7 +295,7 @@ func (l *Loop) close() error {
 }
 
 // closeWait is how long a loop that has ended waits for operations in flight.
-const closeWait = 5 * time.Second
+const closeWait = time.Second
 
 // publishSnapshot copies the counters for other threads, when one asked.
 func (l *Loop) publishSnapshot() {

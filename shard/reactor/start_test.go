@@ -314,6 +314,23 @@ func TestFailedJournalIsFatal(t *testing.T) {
 	}
 }
 
+// A disk that answers nothing any more must not keep the process from ending.
+func TestStopIsBounded(t *testing.T) {
+	fs := mem.New()
+	node, reactors := startNode(t, memDisks{fs}, testConfig(1, 1), nil)
+	topic := reactors[0].create("t", 1)
+	stall := fs.Inject(&mem.Fault{Kind: core.DiskWrite, Path: "layout-*", Count: -1, Action: mem.FaultDelay, Delay: 1 << 60})
+	reactors[0].produce(topic.Partitions[0].ID, "x")
+	began := time.Now()
+	err := node.Stop(100 * time.Millisecond)
+	if err == nil || !strings.Contains(err.Error(), "did not stop within its limit") {
+		t.Fatalf("error %v, %d operations stalled", err, stall.Hits())
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("the stop took %v", took)
+	}
+}
+
 func TestSnapshotsArePublished(t *testing.T) {
 	node, reactors := startNode(t, memDisks{mem.New()}, testConfig(1, 1), nil)
 	topic := reactors[0].create("t", 2)
