@@ -33,6 +33,7 @@ import (
 //	lines FILE COUNT        make a file of COUNT different lines
 //	bytes FILE HEX          make a file of any bytes
 //	same FILE FILE          both have the same lines, in any order
+//	flip FILE TEXT          flip a bit of the only place in the file that holds the text; FILE may have *
 //	page STATUS PATH        get a page of the operators' port, which has to have the status
 
 const (
@@ -61,6 +62,7 @@ func TestScripts(t *testing.T) {
 			"same":   cmdSame,
 			"exits":  cmdExits,
 			"page":   cmdPage,
+			"flip":   cmdFlip,
 		},
 	})
 }
@@ -219,6 +221,24 @@ func cmdBytes(ts *testscript.TestScript, _ bool, args []string) {
 	b, err := hex.DecodeString(args[1])
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o666))
+}
+
+func cmdFlip(ts *testscript.TestScript, _ bool, args []string) {
+	names, err := filepath.Glob(ts.MkAbs(args[0]))
+	ts.Check(err)
+	flipped := 0
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		ts.Check(err)
+		if at := bytes.Index(b, []byte(args[1])); at >= 0 {
+			flipped++
+			b[at] ^= 1
+			ts.Check(os.WriteFile(name, b, 0o666))
+		}
+	}
+	if flipped != 1 {
+		ts.Fatalf("%q stands in %d of the files %s", args[1], flipped, args[0])
+	}
 }
 
 func cmdPage(ts *testscript.TestScript, _ bool, args []string) {
