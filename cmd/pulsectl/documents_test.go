@@ -107,9 +107,13 @@ func newShownReader(t *testing.T, program string) *shownReader {
 		}
 	}
 	r.start()
-	// What a page of operations may take for granted: a topic with messages.
-	r.run("bin/pulsectl topic create orders --partitions 1 && printf 'a\\nb\\nc\\n' | bin/pulsectl produce orders")
+	r.makeTopic()
 	return r
+}
+
+// makeTopic makes what a page of operations may take for granted: a topic with messages.
+func (r *shownReader) makeTopic() {
+	r.run("bin/pulsectl topic create orders --partitions 1 && printf 'a\\nb\\nc\\n' | bin/pulsectl produce orders")
 }
 
 func (r *shownReader) start() {
@@ -147,6 +151,9 @@ func (r *shownReader) runAll(commands []string) {
 			}
 			r.run(command)
 			r.start()
+		case strings.Contains(command, "topic delete"):
+			r.run(command)
+			r.makeTopic()
 		default:
 			r.run(command)
 		}
