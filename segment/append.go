@@ -305,7 +305,9 @@ func (s *Store) chunkClose(c *chunk) {
 	end := int(alignUp(int64(c.used)))
 	clear(c.slab.Bytes[c.used:end])
 	c.state = chunkClosed
-	l.dirtyBytes += int64(end - c.start)
+	if l.dirtyBytes += int64(end - c.start); l.dirtyBytes >= s.options.FlushBytes {
+		s.kick(l)
+	}
 	if !c.direct {
 		l.tailAt = end
 	}
