@@ -29,11 +29,11 @@ var placeholders = map[string]string{
 
 var (
 	shownLine     = regexp.MustCompile(`^ {4,}(\S.*)$`)
-	shownWord     = regexp.MustCompile("`(bin/pulse(?:mq|ctl) [^`]+)`")
-	shownProgram  = regexp.MustCompile(`^(echo|printf|bin/pulsectl|bin/pulsemq|pulsectl|pulsemq)( |$)`)
+	shownWord     = regexp.MustCompile("`(bin/pulse(?:mq|ctl|bench) [^`]+)`")
+	shownProgram  = regexp.MustCompile(`^(echo|printf|(bin/)?pulse(ctl|mq|bench))( |$)`)
 	placeholder   = regexp.MustCompile(`\b[A-Z]{3,}\b`)
 	brokerItself  = regexp.MustCompile(`^(bin/)?pulsemq( --|$)`)
-	programInPath = regexp.MustCompile(`(^|\| )(pulsectl|pulsemq)\b`)
+	programInPath = regexp.MustCompile(`(^|\| )(pulsectl|pulsemq|pulsebench)\b`)
 )
 
 // shownCommands are the commands of a document, in their order.
@@ -53,7 +53,7 @@ func shownCommands(text string) []string {
 }
 
 func TestShownCommandsWork(t *testing.T) {
-	program := buildBroker(t)
+	programs := map[string]string{"pulsemq": buildBroker(t), "pulsebench": buildProgram(t, "pulsebench")}
 	documents := []string{"README.md"}
 	err := filepath.WalkDir(filepath.Join(repository, "docs"), func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".md") {
@@ -74,7 +74,7 @@ func TestShownCommandsWork(t *testing.T) {
 		commands := shownCommands(string(text))
 		total += len(commands)
 		if len(commands) > 0 {
-			t.Run(document, func(t *testing.T) { newShownReader(t, program).runAll(commands) })
+			t.Run(document, func(t *testing.T) { newShownReader(t, programs).runAll(commands) })
 		}
 	}
 	if total < 10 {
@@ -90,9 +90,9 @@ type shownReader struct {
 	env    []string
 }
 
-func newShownReader(t *testing.T, program string) *shownReader {
+func newShownReader(t *testing.T, programs map[string]string) *shownReader {
 	r := &shownReader{T: t, folder: t.TempDir()}
-	r.broker = &scriptBroker{program: program, data: filepath.Join(r.folder, "data")}
+	r.broker = &scriptBroker{program: programs["pulsemq"], data: filepath.Join(r.folder, "data")}
 	t.Cleanup(r.broker.kill)
 	if err := os.Mkdir(filepath.Join(r.folder, "bin"), 0o777); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func newShownReader(t *testing.T, program string) *shownReader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, target := range map[string]string{"pulsectl": ctl, "pulsemq": program} {
+	for name, target := range map[string]string{"pulsectl": ctl, "pulsemq": programs["pulsemq"], "pulsebench": programs["pulsebench"]} {
 		if err := os.Symlink(target, filepath.Join(r.folder, "bin", name)); err != nil {
 			t.Fatal(err)
 		}
@@ -143,6 +143,8 @@ func (r *shownReader) runAll(commands []string) {
 		switch {
 		case brokerItself.MatchString(command): // it would serve for ever
 			r.run(strings.Replace(command, "pulsemq", "pulsemq config check", 1))
+		case strings.HasPrefix(command, "bin/pulsebench") && !strings.Contains(command, "--help"): // less of it shows as well that it works
+			r.run(strings.Replace(command, "--records 1000000", "--records 1000", 1) + " --brokers $" + brokersEnv)
 		case strings.Contains(command, "--follow"):
 			r.follow(command)
 		case strings.Contains(command, "debug verify"): // documents say to stop it first

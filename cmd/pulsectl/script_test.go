@@ -68,11 +68,13 @@ func TestScripts(t *testing.T) {
 }
 
 // buildBroker builds pulsemq once for all scripts.
-func buildBroker(t *testing.T) string {
-	program := filepath.Join(t.TempDir(), "pulsemq")
-	out, err := exec.Command("go", "build", "-o", program, "../pulsemq").CombinedOutput()
+func buildBroker(t *testing.T) string { return buildProgram(t, "pulsemq") }
+
+func buildProgram(t *testing.T, name string) string {
+	program := filepath.Join(t.TempDir(), name)
+	out, err := exec.Command("go", "build", "-o", program, "../"+name).CombinedOutput()
 	if err != nil {
-		t.Fatalf("build pulsemq: %v\n%s", err, out)
+		t.Fatalf("build %s: %v\n%s", name, err, out)
 	}
 	return program
 }
