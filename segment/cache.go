@@ -11,8 +11,19 @@ type cache struct {
 	bytes          int64
 }
 
-// evictLookMax bounds how many chunks one eviction looks at.
-const evictLookMax = 64
+const (
+	// evictLookMax bounds how many chunks one eviction looks at.
+	evictLookMax = 64
+
+	// relieveBytes is how much one relief gives up. A block of memory can serve another
+	// size only when all of its slabs are home, so it is several blocks.
+	relieveBytes = 16 << 20
+)
+
+// Relieve gives up frames that are kept for readers, the oldest first, and has
+// some of the others made durable so that they can be given up next. It is called
+// when memory for batches has run out, which may be before the budget has.
+func (s *Store) Relieve() { s.cache.evict(relieveBytes) }
 
 func (k *cache) add(c *chunk) {
 	c.older = k.newest
@@ -22,6 +33,18 @@ func (k *cache) add(c *chunk) {
 		k.oldest = c
 	}
 	k.newest = c
+}
+
+// renew makes a log's last chunk the newest of all.
+func (k *cache) renew(c *chunk) {
+	if k.newest == c {
+		return
+	}
+	charged := c.charged
+	k.remove(c)
+	k.add(c)
+	k.bytes += charged
+	c.charged = charged
 }
 
 func (k *cache) charge(c *chunk, bytes int64) {
@@ -57,11 +80,15 @@ func (k *cache) evict(n int64) {
 	c := k.oldest
 	for looked := 0; c != nil && n > 0 && looked < evictLookMax; looked++ {
 		newer := c.newer
-		switch {
-		case c.state == chunkSealed:
+		switch c.state {
+		case chunkSealed:
 			n -= c.charged
 			k.store.dropFirstChunk(c.log, c)
-		case c.state != chunkOpen:
+		case chunkOpen:
+			// The small tail of a quiet partition. It goes behind all others, so that many of
+			// them never hide what can be given up.
+			k.renew(c)
+		default:
 			n -= c.charged
 			k.store.requestFlush(c.log, c.lastIndex)
 		}
