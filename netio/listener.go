@@ -79,6 +79,7 @@ func (s *Server) accept(l *net.TCPListener) {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
+			s.acceptFailures.Add(1)
 			if pause == 0 {
 				s.log.Warn("accepting connections fails", "address", l.Addr().String(), "error", err)
 			}

@@ -44,6 +44,7 @@ func NewMetrics(o MetricsOptions) *Metrics {
 func (m *Metrics) Write(w io.Writer) error {
 	start := time.Now()
 	p := newPage()
+	defer p.release()
 	p.gauge("pulsemq_info", "The build that runs.", 1, label{"version", core.Version})
 	if m.options.Server != nil {
 		m.server(p, start)
@@ -75,6 +76,7 @@ func (m *Metrics) server(p *page, now time.Time) {
 	p.gauge("pulsemq_connections", "Client connections.", float64(sum.Connections))
 	p.counter("pulsemq_connections_opened_total", "Client connections accepted.", float64(sum.ConnectionsOpened))
 	p.counter("pulsemq_connections_refused_total", "Connections above a limit.", float64(m.options.Server.limits.Refused()))
+	p.counter("pulsemq_accept_failures_total", "Times that taking a new connection failed, as without file descriptors.", float64(m.options.Server.acceptFailures.Load()))
 	p.gauge("pulsemq_producers", "Connections that have produced.", float64(sum.Producers))
 	p.gauge("pulsemq_consumers", "Connections that have fetched or subscribed.", float64(sum.Consumers))
 	p.gauge("pulsemq_subscriptions", "Open subscriptions.", float64(sum.Subscriptions))

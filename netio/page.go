@@ -1,11 +1,13 @@
 package netio
 
 import (
-	"bytes"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/valyala/bytebufferpool"
 )
 
 // kind is the type of a metric family in the text format.
@@ -18,7 +20,9 @@ const (
 )
 
 // page gathers series into families: the text format wants all series of a
-// family together, while they come from one source after the other.
+// family together, while they come from one source after the other. With many
+// partitions a page has megabytes and is made anew every few seconds, which is
+// why its buffers are pooled.
 type page struct {
 	families map[string]*family
 }
@@ -27,7 +31,7 @@ type family struct {
 	name  string
 	kind  kind
 	help  string
-	lines bytes.Buffer
+	lines *bytebufferpool.ByteBuffer
 }
 
 func newPage() *page { return &page{families: make(map[string]*family)} }
@@ -36,7 +40,7 @@ func newPage() *page { return &page{families: make(map[string]*family)} }
 func (p *page) family(name string, k kind, help string) *family {
 	f := p.families[name]
 	if f == nil {
-		f = &family{name: name, kind: k, help: help}
+		f = &family{name: name, kind: k, help: help, lines: bytebufferpool.Get()}
 		p.families[name] = f
 	}
 	return f
@@ -47,41 +51,44 @@ type label struct{ name, value string }
 
 // add writes one series of a family; suffix is empty but for parts of a summary.
 func (f *family) add(suffix string, value float64, labels ...label) {
-	f.lines.WriteString(f.name)
-	f.lines.WriteString(suffix)
+	b := append(f.lines.B, f.name...)
+	b = append(b, suffix...)
 	if len(labels) > 0 {
-		f.lines.WriteByte('{')
+		b = append(b, '{')
 		for i, l := range labels {
 			if i > 0 {
-				f.lines.WriteByte(',')
+				b = append(b, ',')
 			}
-			f.lines.WriteString(l.name)
-			f.lines.WriteString(`="`)
-			writeLabelValue(&f.lines, l.value)
-			f.lines.WriteByte('"')
+			b = append(append(b, l.name...), '=', '"')
+			b = append(appendLabelValue(b, l.value), '"')
 		}
-		f.lines.WriteByte('}')
+		b = append(b, '}')
 	}
-	f.lines.WriteByte(' ')
-	f.lines.Write(strconv.AppendFloat(f.lines.AvailableBuffer(), value, 'g', -1, 64))
-	f.lines.WriteByte('\n')
+	b = append(b, ' ')
+	if whole := int64(value); float64(whole) == value { // 1400006 reads better than 1.400006e+06
+		b = strconv.AppendInt(b, whole, 10)
+	} else {
+		b = strconv.AppendFloat(b, value, 'g', -1, 64)
+	}
+	f.lines.B = append(b, '\n')
 }
 
-// writeLabelValue escapes what the text format escapes and replaces what is not
+// appendLabelValue escapes what the text format escapes and replaces what is not
 // UTF-8, so that no name can break the page.
-func writeLabelValue(b *bytes.Buffer, value string) {
+func appendLabelValue(b []byte, value string) []byte {
 	for _, r := range strings.ToValidUTF8(value, "\uFFFD") {
 		switch r {
 		case '\\':
-			b.WriteString(`\\`)
+			b = append(b, `\\`...)
 		case '"':
-			b.WriteString(`\"`)
+			b = append(b, `\"`...)
 		case '\n':
-			b.WriteString(`\n`)
+			b = append(b, `\n`...)
 		default:
-			b.WriteRune(r)
+			b = utf8.AppendRune(b, r)
 		}
 	}
+	return b
 }
 
 // counter and gauge add one series.
@@ -105,9 +112,17 @@ func (p *page) write(w io.Writer) error {
 		if _, err := io.WriteString(w, "# HELP "+name+" "+f.help+"\n# TYPE "+name+" "+string(f.kind)+"\n"); err != nil {
 			return err
 		}
-		if _, err := w.Write(f.lines.Bytes()); err != nil {
+		if _, err := w.Write(f.lines.B); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// release gives the buffers back.
+func (p *page) release() {
+	for _, f := range p.families {
+		bytebufferpool.Put(f.lines)
+	}
+	p.families = nil
 }

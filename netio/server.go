@@ -37,6 +37,8 @@ type Server struct {
 	listeners []*net.TCPListener
 	listener  Listener
 
+	acceptFailures atomic.Uint64
+
 	started   atomic.Bool
 	stopping  chan struct{} // closed when Shutdown begins
 	accepting sync.WaitGroup

@@ -29,6 +29,7 @@ func (s *Session) fetch(id uint64, p []byte) {
 		return
 	}
 	settings := &r.settings
+	bytesMax := bounded(m.MaxBytes, settings.FetchBytesMax)
 	request := mail.Request{
 		Kind:        mail.RequestFetch,
 		Version:     s.in.header.Version,
@@ -37,8 +38,8 @@ func (s *Session) fetch(id uint64, p []byte) {
 		LeaderEpoch: core.LeaderEpoch(m.LeaderEpoch),
 		LastEpoch:   core.LeaderEpoch(m.LastEpoch),
 		Offset:      core.Offset(m.Offset),
-		BytesMin:    min(m.MinBytes, uint32(settings.FetchBytesMax)),
-		BytesMax:    bounded(m.MaxBytes, settings.FetchBytesMax),
+		BytesMin:    min(m.MinBytes, bytesMax), // what cannot be answered must not be waited for
+		BytesMax:    bytesMax,
 		RecordsMax:  bounded(m.MaxRecords, settings.FetchRecordsMax),
 		Wait:        min(int64(m.MaxWaitMs)*1e6, settings.FetchWaitMax),
 		Received:    r.now,

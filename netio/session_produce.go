@@ -37,7 +37,6 @@ type batchInput struct {
 	size       int
 	got        int
 	recordsCRC uint32
-	codecNone  bool
 	request    mail.Request
 }
 

@@ -246,6 +246,28 @@ func TestFullRing(t *testing.T) {
 	}
 }
 
+// What waits for room goes before what comes later, also when there is room again.
+func TestBacklogKeepsOrder(t *testing.T) {
+	b := newBench(t, benchOptions{})
+	s, c := b.connect()
+	batch := testBatch(t, 1, 10)
+	const count = 256 + 3
+	for i := range uint64(count) {
+		s.Receive(proto.AppendFrame(nil, 1000+i, produce(0, batch)))
+	}
+	b.links[0].Requests.Publish()
+	b.shards[0].step() // the ring is empty, three requests still wait
+	s.Receive(proto.AppendFrame(nil, 1000+count, produce(0, batch)))
+	b.reactor.Flush()
+	b.run()
+	for i, f := range frames(t, c.sent) {
+		m := decode(t, []frame{f}, &proto.ProduceResponse{})
+		if f.header.RequestID != uint64(1000+i) || m.BaseOffset != int64(i) {
+			t.Fatalf("answer %d: request %d at offset %d", i, f.header.RequestID, m.BaseOffset)
+		}
+	}
+}
+
 // The hot path allocates nothing: a PRODUCE and its answer, a FETCH and its answer.
 func TestRequestsAllocateNothing(t *testing.T) {
 	b := newBench(t, benchOptions{})

@@ -123,6 +123,10 @@ func (s *Session) flush() {
 	}
 	if s.state != stateClosed && (s.conn.Buffered() > 0 || s.out.data.len() > 0) {
 		s.block()
+		if s.conn.Buffered() == 0 {
+			// The next chunk may go at once, after the others have had their turn.
+			s.reactor.links[0].Reactor.Kick()
+		}
 	}
 }
 

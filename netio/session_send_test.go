@@ -91,6 +91,9 @@ func TestChunksWaitForTheSocket(t *testing.T) {
 		t.Fatal("nobody looks after the socket")
 	}
 	b.receive(s, proto.AppendFrame(nil, 11, &proto.PingRequest{}))
+	if len(c.sent)+len(c.buffered) > 700<<10 {
+		t.Fatal("a chunk followed another event although the socket has not taken the last")
+	}
 	for i := 0; i < 50; i++ {
 		c.room = 100 << 10
 		c.take()
@@ -112,6 +115,28 @@ func TestChunksWaitForTheSocket(t *testing.T) {
 	}
 	if b.shards[0].parcels != 0 || s.pendings.count != 0 {
 		t.Fatalf("%d parcels, %d requests are left", b.shards[0].parcels, s.pendings.count)
+	}
+}
+
+// A socket that takes everything gets chunk after chunk without a pause.
+func TestChunksFollowAtOnce(t *testing.T) {
+	b := newBench(t, benchOptions{})
+	s, c := b.connect()
+	b.fill(4, 600<<10)
+	b.shards[0].chunk = 1
+	b.receive(s, proto.AppendFrame(nil, 10, fetch(0, 0)))
+	b.shards[0].step()
+	kicks := b.links[0].Reactor.(*kicks)
+	for len(frames(t, c.sent)) < 4 {
+		kicks.count = 0
+		before := len(c.sent)
+		b.reactor.Turn()
+		if len(c.sent) == before {
+			t.Fatal("a turn sent nothing")
+		}
+		if more := s.out.data.len() > 0; more != (kicks.count > 0) {
+			t.Fatalf("data waits: %v, the reactor calls itself %d times", more, kicks.count)
+		}
 	}
 }
 
@@ -375,6 +400,11 @@ func TestFetchLimits(t *testing.T) {
 	q := b.shards[0].seen[0]
 	if q.BytesMax != 16<<20 || q.RecordsMax != 100_000 || q.Wait != 30e9 || q.BytesMin != 16<<20 || q.Offset != 7 {
 		t.Fatalf("%+v", q)
+	}
+	m.MaxBytes = 5000
+	b.ask(s, c, 13, m)
+	if q := b.shards[0].seen[1]; q.BytesMin != 5000 || q.BytesMax != 5000 {
+		t.Fatalf("waits for %d bytes to answer %d", q.BytesMin, q.BytesMax)
 	}
 	wantError(t, b.ask(s, c, 11, fetch(0, -1)), 11, proto.CodeInvalidRequest)
 	wantError(t, b.ask(s, c, 12, fetch(8, 0)), 12, proto.CodeInvalidPartition)

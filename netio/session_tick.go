@@ -77,7 +77,7 @@ func (r *Reactor) rebalance() {
 		}
 		w := &s.window
 		switch {
-		case scarce && w.granted > fair:
+		case scarce && unfair(w.granted, fair):
 			// The client may have sent under the larger window what has not arrived yet.
 			// A PING behind the CREDIT says when it has read it.
 			w.granted = fair

@@ -161,6 +161,29 @@ func TestShrunkWindowBindsAfterItIsRead(t *testing.T) {
 	b.wantEnd(s, c, 12, proto.CodeWindowExceeded)
 }
 
+// Windows do not change with every connection that comes.
+func TestWindowsChangeSeldom(t *testing.T) {
+	b := newBench(t, benchOptions{settings: func(s *Settings) { s.WindowBytes, s.WindowBudgetBytes = 8<<20, 64<<20 }})
+	type pair struct {
+		s *Session
+		c *testConn
+	}
+	var all []pair
+	changes := 0
+	const count = 500
+	for range count {
+		s, c := b.connect()
+		all = append(all, pair{s, c})
+		b.reactor.Tick()
+		for _, p := range all {
+			changes += len(b.credits(p.s, p.c, true))
+		}
+	}
+	if changes > 20*count {
+		t.Errorf("%d changes of windows for %d connections", changes, count)
+	}
+}
+
 func TestNoWindowLeft(t *testing.T) {
 	b := newBench(t, benchOptions{settings: func(s *Settings) { s.WindowBudgetBytes = windowBytesMin }})
 	b.connect()

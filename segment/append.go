@@ -323,10 +323,17 @@ func (s *Store) chunkFree(c *chunk) {
 	s.chunkPool = append(s.chunkPool, c)
 }
 
-// directFilesMax is how many partitions of one turn may write large batches to
-// their segments. Above it one sync of the journal is cheaper than one of each
-// file, and the batches reach their segments later without a sync of their own.
-const directFilesMax = 8
+const (
+	// directFilesMax is how many partitions of one turn may write large batches to
+	// their segments. Above it one sync of the journal is cheaper than one of each
+	// file, and the batches reach their segments later without a sync of their own.
+	directFilesMax = 8
+
+	// directBytesMin is from how much of one partition and turn on its batches go to
+	// the segment however many files that syncs: writing them twice costs more than
+	// the sync, and the syncs of many files run side by side.
+	directBytesMin = 192 << 10
+)
 
 // placeDirect decides for this turn's large batches between the journal and
 // their segments, by how many files a direct write would sync.
@@ -344,7 +351,7 @@ func (s *Store) placeDirect() {
 	kept := s.placeList[:0]
 	for _, l := range s.placeList {
 		tooLarge := l.largeBytes > s.journal.frameBytesMax()
-		if l.largeBytes == 0 || l.opening != 0 || files > directFilesMax && !tooLarge {
+		if l.largeBytes == 0 || l.opening != 0 || files > directFilesMax && l.largeBytes < directBytesMin && !tooLarge {
 			kept = append(kept, l)
 			continue
 		}

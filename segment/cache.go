@@ -12,7 +12,7 @@ type cache struct {
 }
 
 // evictLookMax bounds how many chunks one eviction looks at.
-const evictLookMax = 16
+const evictLookMax = 64
 
 func (k *cache) add(c *chunk) {
 	c.older = k.newest

@@ -36,9 +36,9 @@ import (
 //
 // The swap. Outputs are new segment files with new numbers under a name that
 // recovery removes, synced and read back by the job. The engine then takes them
-// in order, one at a time: SwapOps renames and syncs the folder, and when that has
+// in order, one at a time: Swap renames and syncs the folder, and when that has
 // completed the output takes the place of what it Replaces in the list of
-// segments, whose files are removed by RemoveOps once no read uses them. After a
+// segments, whose files are removed once no read uses them. After a
 // crash at any moment SupersededSegments tells which files are out: an output's
 // header says which range of frames it replaces, so each range is valid once,
 // before the rename through the old files and after it through the new one.

@@ -29,23 +29,14 @@ func (o *CompactOutput) Path() string {
 	return path.Join(o.Dir, SegmentName(o.Header.BaseOffset, o.Header.Segment)+LogExtension)
 }
 
-// SwapOps is the chain that makes the output part of the log: when its last
-// operation has completed, the swap is durable. The owner sees both complete.
-func (o *CompactOutput) SwapOps(owner core.DiskOwner) *core.DiskOp {
-	return &core.DiskOp{Kind: core.DiskRename, Path: o.Path() + newSuffix, PathNew: o.Path(), Owner: owner,
-		Next: &core.DiskOp{Kind: core.DiskSyncDir, Path: o.Dir, Owner: owner}}
-}
-
-// ReplacedPaths are the files to remove when the swap is durable and no read uses
-// them. They need no durable removal: SupersededSegments finds them again.
-func (o *CompactOutput) ReplacedPaths() []string {
-	var paths []string
-	for i := range o.Replaces {
-		h := &o.Replaces[i].Header
-		stem := path.Join(o.Dir, SegmentName(h.BaseOffset, h.Segment))
-		paths = append(paths, stem+StateExtension, stem+IndexExtension, stem+LogExtension)
+// Swap makes the output part of the log, durably. It blocks: the engine has a
+// worker do it. What it replaces is removed after that; the removal need not be
+// durable, because SupersededSegments finds it again.
+func (o *CompactOutput) Swap(files core.FS) error {
+	if err := files.Rename(o.Path()+newSuffix, o.Path()); err != nil {
+		return err
 	}
-	return paths
+	return files.SyncDir(o.Dir)
 }
 
 func (o *CompactOutput) discard(files core.FS) {

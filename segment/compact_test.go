@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -94,31 +95,25 @@ func (l *keyedLog) pass(mapBytes, segmentBytes int64, retention int64) *Compacti
 	return c
 }
 
-// swap does what the engine does with the first n operations of a pass's outputs.
+// swap does what the engine does with a pass's outputs, and stops before the
+// n-th operation that changes anything.
 func (l *keyedLog) swap(c *Compaction, n int) {
+	l.files.steps, l.files.failAt = 0, n+1
+	defer func() { l.files.failAt = 0 }()
 	for _, o := range c.Outputs {
-		for op := o.SwapOps(nil); op != nil; op = op.Next {
-			if n--; n < 0 {
-				return
-			}
-			var err error
-			switch op.Kind {
-			case core.DiskRename:
-				err = l.files.Rename(op.Path, op.PathNew)
-			case core.DiskSyncDir:
-				err = l.files.SyncDir(op.Path)
-			default:
-				l.t.Fatal("a swap renames and syncs the folder")
-			}
-			if err != nil {
-				l.t.Fatal(err)
-			}
+		if err := o.Swap(l.files); err != nil {
+			return
 		}
-		for _, name := range o.ReplacedPaths() {
-			if n--; n < 0 {
-				return
+		if l.files.durable[o.Path()] == nil {
+			l.t.Fatal("a swap is not durable when it says so")
+		}
+		for i := range o.Replaces {
+			stem := strings.TrimSuffix(o.Replaces[i].path(o.Dir), LogExtension)
+			for _, extension := range []string{StateExtension, IndexExtension, LogExtension} {
+				if errors.Is(l.files.Remove(stem+extension), errFolderCut) {
+					return
+				}
 			}
-			_ = l.files.Remove(name)
 		}
 	}
 }

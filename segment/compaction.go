@@ -162,10 +162,7 @@ type compactSwap struct {
 
 // Run renames the file and syncs its folder.
 func (j *compactSwap) Run() {
-	files := j.store.ports.FS
-	if j.err = files.Rename(j.output.Path()+newSuffix, j.output.Path()); j.err == nil {
-		j.err = files.SyncDir(j.output.Dir)
-	}
+	j.err = j.output.Swap(j.store.ports.FS)
 }
 
 // Done puts the output in the place of what it replaces.

@@ -146,7 +146,7 @@ func TestStoreCompactsAcrossCrashes(t *testing.T) {
 		o := r.owners[16]
 		want := map[string]string{}
 		for life := range rapid.IntRange(1, 4).Draw(t, "lives") {
-			for round := range rapid.IntRange(1, 6).Draw(t, "rounds") {
+			for round := range rapid.IntRange(1, 4).Draw(t, "rounds") {
 				for i := range 100 {
 					key := fmt.Sprint("key-", i%rapid.IntRange(1, 20).Draw(t, "keys"))
 					value := bytes.Repeat([]byte{byte('a' + life), byte('a' + round), byte(i)}, 150)

@@ -25,4 +25,19 @@
 // A journal group is a 64-byte header and whole frames, starting on a 4 KiB
 // boundary. A segment write is a write mark, whole frames, and zeros up to the
 // next 4 KiB boundary. All integers are big-endian.
+//
+// Write marks are sealed with their file's salt and their own position, so that
+// the scanner finds the next write behind a damaged place and is not misled by
+// record bytes that look like frames. Long writes may carry marks inside.
+//
+// An index and a state are a file header with the segment's ids and salt, a body,
+// and one checksum over both; index_file.go and state_file.go draw the bodies.
+//
+//	segment.log   [header 4096][mark|frame|frame|...|zeros to 4 KiB][mark|frame|...]...[zeros: reserved]
+//	segment.index [header 4096][entries, end, next offset, last index, max timestamp][entry 36]...[crc]
+//	segment.state [header 4096][index, term, generation, position, offsets][epoch table][owner's part][crc]
+//	journal.jnl   [header 4096][group header 64|frames|zeros to 4 KiB][group]...[older life's groups, or zeros]
+//
+// A segment that compaction wrote says in its header which range of indexes it
+// stands for; compact.go says how it takes the place of the segments before.
 package segment

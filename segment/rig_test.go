@@ -441,3 +441,6 @@ func (r *rig) verify() {
 		r.t.Fatalf("verify finds damage:\n%s", out.String())
 	}
 }
+
+// batchTimestamp is the time of a batch's first record.
+func batchTimestamp(b rigBatch) int64 { return proto.Batch(b.bytes).BaseTimestamp() }

@@ -64,7 +64,7 @@ func (s *Store) Stats() Stats {
 	st.CacheBytes = s.cache.bytes
 	st.OpenFiles = s.files.open
 	st.JournalFree, st.JournalLive = len(s.journal.free), len(s.journal.live)
-	st.Full = s.full
+	st.Full, st.ClockJumped = s.full, s.clockJumped
 	for _, l := range s.unsyncedList {
 		st.RiskBytes += l.unsynced
 		if l.unsyncedSince != 0 && (st.RiskSince == 0 || l.unsyncedSince < st.RiskSince) {

@@ -25,9 +25,28 @@ func (s *Store) stopStep() {
 	if !idle || j.inFlight > 0 || j.syncing || j.held != nil || j.closing != nil {
 		return
 	}
-	j.closing = func(g *journalGroup) {
-		g.flags = GroupClean
-		g.sync = true
+	j.closing = s.closeGroup
+}
+
+// closeGroup fills the last group: the clean mark, and what is known durable and
+// sealed of the logs in use, so that the next start need not find out.
+func (s *Store) closeGroup(g *journalGroup) {
+	g.flags, g.sync = GroupClean, true
+	var entries []byte
+	for _, l := range s.activeList {
+		if l.state != logServing || l.index == 0 {
+			continue
+		}
+		if g.used+FrameHeaderBytes+len(entries)+checkpointEntryBytes > int(s.journal.current.bytes-s.journal.position) ||
+			g.used+FrameHeaderBytes+len(entries)+checkpointEntryBytes > int(s.journal.groupBytesMax()) {
+			break
+		}
+		c := l.checkpoint()
+		entries = AppendCheckpoint(entries, &c)
+		s.journal.touch(l, 0, 0)
+	}
+	if len(entries) > 0 {
+		s.journal.addRecord(g, nil, FrameCheckpoint, 0, entries)
 	}
 }
 

@@ -156,6 +156,9 @@ func (s *Store) Flush(now int64) {
 	if len(s.dropping) > 0 {
 		s.stepDrops()
 	}
+	if over := s.cache.bytes - s.options.CacheBytes; over > 0 {
+		s.cache.evict(over) // again: what was not durable yet may be by now
+	}
 	s.placeDirect()
 	s.journal.flush()
 	s.settleFailed()

@@ -126,7 +126,7 @@ func (p *partition) answerProduce(a *ack, level core.Durability) {
 		Kind: mail.AnswerProduce, Durability: level, Duplicate: a.duplicate,
 		Conn: a.conn, ID: a.id, Partition: p.id, LeaderEpoch: p.leaderEpoch(),
 		Offset: a.base, Timestamp: a.appendTime,
-		LogStartOffset: p.log.StartOffset(), HighWatermark: p.visible, LogEndOffset: p.log.EndOffset(),
+		LogStartOffset: p.log.StartOffset(), HighWatermark: p.highWatermark(), LogEndOffset: p.log.EndOffset(),
 		Received: a.received,
 	}
 	m.send(a.reactor)

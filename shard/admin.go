@@ -323,22 +323,27 @@ func (a *admin) Replay(h *segment.FrameHeader, payload []byte) {
 	if a.serving || h.Kind != segment.FrameData || a.replayErr != nil {
 		return
 	}
-	it := &a.machine.pools.records
 	for len(payload) > 0 {
 		batch, rest, err := proto.NextBatch(payload)
 		core.Assert(err == nil, "the log replays whole batches")
-		for _ = it.Reset(batch, core.BatchBytesMax); it.Next(); {
-			command, err := cluster.ParseCommand(it.Record().Value)
-			if err != nil {
-				a.replayErr = fmt.Errorf("metadata log, offset %d: %w", it.Record().Offset, err)
-				return
-			}
-			_, _ = a.metadata.Apply(command) // a refusal was a refusal then, too
-		}
-		if it.Err() != nil {
-			a.replayErr = fmt.Errorf("metadata log, batch at offset %d: %w", batch.BaseOffset(), it.Err())
+		if a.replayErr = a.replayBatch(batch); a.replayErr != nil {
 			return
 		}
 		payload = rest
 	}
+}
+
+func (a *admin) replayBatch(batch proto.Batch) error {
+	it := &a.machine.pools.records
+	for _ = it.Reset(batch, core.BatchBytesMax); it.Next(); {
+		command, err := cluster.ParseCommand(it.Record().Value)
+		if err != nil {
+			return fmt.Errorf("metadata log, offset %d: %w", it.Record().Offset, err)
+		}
+		_, _ = a.metadata.Apply(command) // a refusal was a refusal then, too
+	}
+	if err := it.Err(); err != nil {
+		return fmt.Errorf("metadata log, batch at offset %d: %w", batch.BaseOffset(), err)
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -211,5 +212,23 @@ func TestSnapshotHoldsWhatIsOnItsWay(t *testing.T) {
 	}
 	if a.metadata.View().TopicByName("queued") != nil {
 		t.Error("the snapshot changed the state")
+	}
+}
+
+// A command of a newer build stops the start by name: to skip it would let this
+// node disagree with the others.
+func TestCommandOfANewerBuildStopsTheStart(t *testing.T) {
+	n := newNode(t, 1)
+	a := n.metadata().admin
+	var b proto.BatchBuilder
+	if err := b.Append(&proto.Record{Timestamp: 1, Value: []byte{99, 1, 2, 3}}); err != nil {
+		t.Fatal(err)
+	}
+	batch, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.replayBatch(batch); !errors.Is(err, cluster.ErrCommandUnknown) {
+		t.Errorf("error %v", err)
 	}
 }

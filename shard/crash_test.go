@@ -3,7 +3,9 @@ package shard
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -182,6 +184,13 @@ func TestDamageNamesTheRange(t *testing.T) {
 // acked record is where it was acked, once; a batch that was not acked is absent
 // or there once; retries are answered with the first offset.
 func TestIdempotentProducersThroughCrashes(t *testing.T) {
+	// Each run starts several brokers; a fourth of the usual number is enough.
+	checks := flag.Lookup("rapid.checks")
+	before := checks.Value.String()
+	defer func() { _ = checks.Value.Set(before) }()
+	if n, err := strconv.Atoi(before); err == nil {
+		_ = checks.Value.Set(strconv.Itoa(max(1, n/4)))
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		n := newNode(t, 1)
 		topic := n.create("t", 2)
@@ -191,7 +200,7 @@ func TestIdempotentProducersThroughCrashes(t *testing.T) {
 		}
 		history := map[core.PartitionID][]*sent{}
 		next := map[string]int32{}
-		for step := range rapid.IntRange(1, 25).Draw(rt, "steps") {
+		for step := range rapid.IntRange(1, 10).Draw(rt, "steps") {
 			id := topic.Partitions[rapid.IntRange(0, 1).Draw(rt, "partition")].ID
 			switch action := rapid.IntRange(0, 9).Draw(rt, "action"); {
 			case action == 0:

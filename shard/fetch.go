@@ -1,8 +1,6 @@
 package shard
 
 import (
-	"errors"
-
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
 	"github.com/pulsemq/pulsemq/ring/mail"
@@ -81,67 +79,9 @@ func limited(asked uint32, limit int) int {
 	return int(asked)
 }
 
-// readableAt says why nothing can be read from an offset on.
-func (p *partition) readableAt(offset core.Offset, lastEpoch core.LeaderEpoch) *proto.Error {
-	if lastEpoch >= 0 {
-		at, end, ok := p.log.Epochs().End(core.Term(lastEpoch), p.log.EndOffset())
-		if ok && (core.LeaderEpoch(at) < lastEpoch || end < offset) {
-			err := proto.CodeLogTruncated.Errorf(
-				"the record before offset %d was read in leader epoch %d; here epoch %d ends at offset %d, what was read behind it no longer exists",
-				offset, lastEpoch, at, end)
-			err.Truncation = &proto.Truncation{Epoch: int32(at), EndOffset: int64(end)}
-			return err
-		}
-	}
-	if offset < p.log.StartOffset() || offset > p.log.EndOffset() {
-		return p.outOfRange(offset)
-	}
-	return nil
-}
-
-func (p *partition) outOfRange(offset core.Offset) *proto.Error {
-	earliest, latest := p.log.StartOffset(), p.highWatermark()
-	err := proto.CodeOffsetOutOfRange.Errorf("offset %d is not in partition %d of topic %s, which holds %d up to but not including %d",
-		offset, p.number, p.topic.Name, earliest, latest)
-	err.Offsets = &proto.OffsetRange{Earliest: int64(earliest), Latest: int64(latest)}
-	return err
-}
-
 func (f *fetch) enqueue() {
 	f.queued = true
 	f.partition.machine.runnable.push(f)
-}
-
-// runReads serves fetches and pushes within the turn's share of bytes.
-func (m *Machine) runReads() {
-	m.turn++
-	for n := m.stalled.len(); n > 0; n-- {
-		m.stalled.pop().runHeld()
-	}
-	for n := m.runnable.len(); n > 0 && m.reads < readBytesPerTurn; n-- {
-		f := m.runnable.pop()
-		f.queued = false
-		f.run()
-	}
-	for n := m.pushable.len(); n > 0 && m.reads < readBytesPerTurn; n-- {
-		s := m.pushable.pop()
-		s.queued = false
-		s.run()
-	}
-}
-
-// spent counts bytes against the turn's and the partition's share.
-func (p *partition) spent(bytes int) {
-	if p.readTurn != p.machine.turn {
-		p.readTurn, p.readBytes = p.machine.turn, 0
-	}
-	p.readBytes += bytes
-	p.machine.reads += bytes
-}
-
-// exhausted says that the partition has had its share of the turn.
-func (p *partition) exhausted() bool {
-	return p.readTurn == p.machine.turn && p.readBytes >= readBytesPerPartition
 }
 
 // run reads the next chunk, or waits for data.
@@ -191,80 +131,6 @@ func (f *fetch) servable() *proto.Error {
 	return p.readableAt(f.offset, f.lastEpoch)
 }
 
-// waitFor hangs the fetch on its partition until there is more than the bytes
-// that were found, or answers with nothing when its time is over.
-func (f *fetch) waitFor(found int) {
-	p := f.partition
-	if f.late || f.sent {
-		f.answerEmpty()
-		return
-	}
-	f.wakeBytes = 0
-	if p.topic.Config.Durability != core.DurabilityNone {
-		// What is appended and not yet visible counts as new: it is not in found.
-		f.wakeBytes = p.appendedBytes - p.pendingBytes + int64(f.bytesMin-found)
-	}
-	f.waiting = len(p.waiters)
-	p.waiters = append(p.waiters, f)
-	p.machine.wheel.arm(&f.timer, f, f.deadline)
-}
-
-// leave takes the fetch off its partition.
-func (f *fetch) leave() {
-	p := f.partition
-	last := len(p.waiters) - 1
-	p.waiters[f.waiting] = p.waiters[last]
-	p.waiters[f.waiting].waiting = f.waiting
-	p.waiters[last] = nil
-	p.waiters = p.waiters[:last]
-	f.waiting = -1
-	p.machine.wheel.disarm(&f.timer)
-}
-
-// expire ends the wait: for data it is answered with what is there, for memory
-// with OVERLOADED.
-func (f *fetch) expire() {
-	if f.waiting >= 0 {
-		f.leave()
-		f.late = true
-		f.enqueue()
-		return
-	}
-	f.fail(errOverloadedRead)
-}
-
-// starve waits for memory that other answers hold.
-func (f *fetch) starve() {
-	m := f.partition.machine
-	m.stats.Starved++
-	f.queued = true
-	m.starved.push(f)
-	if !f.sent && !f.timer.armed {
-		m.wheel.arm(&f.timer, f, max(f.deadline, m.now+int64(starveMax)))
-	}
-}
-
-// starveMax is the least that a fetch waits for memory before it is refused.
-const starveMax = 1e9
-
-// resumeMax bounds how many of those who wait for memory try again when some comes back.
-const resumeMax = 16
-
-// resumeStarved gives those who have waited longest for memory another try. Once
-// nothing is out any more all of them try, because nothing would call again.
-func (m *Machine) resumeStarved() {
-	most := resumeMax
-	if m.memory.parcels == 0 {
-		most = max(m.starved.len(), m.hungry.len())
-	}
-	for n := min(most, m.starved.len()); n > 0; n-- {
-		m.runnable.push(m.starved.pop()) // stays queued
-	}
-	for n := min(most, m.hungry.len()); n > 0; n-- {
-		m.pushable.push(m.hungry.pop())
-	}
-}
-
 // ReadDone takes what the store found.
 func (f *fetch) ReadDone(r *segment.Read) {
 	p := f.partition
@@ -312,23 +178,6 @@ func (f *fetch) ReadDone(r *segment.Read) {
 	f.answer(r)
 }
 
-// readError is the answer to a read that failed.
-func (p *partition) readError(r *segment.Read) *proto.Error {
-	if p.gone {
-		return proto.CodeUnknownTopic.Errorf("topic %s was deleted", p.topic.Name)
-	}
-	var outside *segment.RangeError
-	if errors.As(r.Err, &outside) {
-		return p.outOfRange(r.Offset)
-	}
-	err := storageError(r.Err)
-	if err.Code == proto.CodeCorruptRecord {
-		err.Text = "topic " + p.topic.Name + ", partition " + partitionText(p.number) + ": " + err.Text
-		p.machine.stats.Corrupt++
-	}
-	return err
-}
-
 // answer sends one chunk.
 func (f *fetch) answer(r *segment.Read) {
 	p := f.partition
@@ -350,14 +199,6 @@ func (f *fetch) answer(r *segment.Read) {
 	if !f.sent {
 		f.end()
 	}
-}
-
-// read counts what consumers got.
-func (p *partition) read(r *segment.Read) {
-	p.stats.MessagesOut += int64(r.Records)
-	p.stats.BytesOut += int64(r.Bytes)
-	p.machine.stats.MessagesOut += int64(r.Records)
-	p.machine.stats.BytesOut += int64(r.Bytes)
 }
 
 func (m *Machine) fetchAnswer(f *fetch, parcel *mail.Parcel) {

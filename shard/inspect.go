@@ -28,7 +28,8 @@ type inspection struct {
 type inspectJob struct {
 	inspection *inspection
 	batch      proto.Batch
-	compacted  bool
+	validate   bool // compression.validate: every record is checked
+	compacted  bool // every record needs a key
 	err        error
 }
 
@@ -76,15 +77,18 @@ func (p *partition) inspectError(err error) *proto.Error {
 
 // Run opens the batch on a worker.
 func (j *inspectJob) Run() {
-	var it proto.RecordIterator // workers share nothing with the shard
-	if j.compacted {
-		j.err = keysPresent(&it, j.batch)
-		return
-	}
-	if j.err = it.Reset(j.batch, decompressedBytesMax); j.err == nil {
-		for it.Next() {
+	if j.validate {
+		records, err := proto.Decompress(nil, j.batch.Codec(), j.batch.Records(), decompressedBytesMax)
+		if err == nil {
+			err = j.batch.ValidateDecompressed(records)
 		}
-		j.err = it.Err()
+		if j.err = err; err != nil {
+			return
+		}
+	}
+	if j.compacted {
+		var it proto.RecordIterator // workers share nothing with the shard
+		j.err = keysPresent(&it, j.batch)
 	}
 }
 
@@ -154,7 +158,8 @@ func (p *partition) runHeld() {
 		front := in.held.front()
 		needed, err := p.inspectionNeeded(front)
 		if needed && err == nil {
-			in.job.batch, in.job.compacted = requestBatch(front), p.topic.Config.Cleanup == core.CleanupCompact
+			config := &p.topic.Config
+			in.job.batch, in.job.validate, in.job.compacted = requestBatch(front), config.CompressionValidate, config.Cleanup == core.CleanupCompact
 			if in.submitted = p.machine.ports.Workers.Submit(&in.job); !in.submitted {
 				p.machine.stalled.push(p)
 			}

@@ -17,8 +17,10 @@ type Machine struct {
 	ports   Ports
 	store   *segment.Store
 
-	now  int64 // monotonic, of this turn
-	wall int64 // nanoseconds since the Unix epoch, of this turn
+	now      int64 // monotonic, of this turn
+	wall     int64 // nanoseconds since the Unix epoch, of this turn
+	ticked   int64 // monotonic, when the store was last ticked
+	requests int   // since the last Tick
 
 	partitions map[core.PartitionID]*partition
 	peers      map[peerKey]*peer
@@ -77,6 +79,7 @@ func (m *Machine) readClock() {
 // Receive takes one request. The machine keeps no reference to r itself.
 func (m *Machine) Receive(r *mail.Request) {
 	m.stats.Requests++
+	m.requests++
 	if r.Received != 0 {
 		m.stats.Ring.record(m.now - r.Received)
 	}
@@ -114,11 +117,19 @@ func (m *Machine) Complete(op *core.DiskOp) { op.Owner.Complete(op) }
 // JobDone hands an ended job back to who submitted it.
 func (m *Machine) JobDone(job core.Job) { job.Done() }
 
+// storeTickNanos is how often a busy shard lets the store look at its logs: it
+// goes through hundreds of them, and its shortest interval is a millisecond.
+const storeTickNanos = 1_000_000
+
 // Tick reads the clock once and lets time pass.
 func (m *Machine) Tick() {
 	m.readClock()
 	m.wheel.advance(m.now)
-	m.store.Tick(m.now)
+	if m.requests == 0 || m.now-m.ticked >= storeTickNanos {
+		m.ticked = m.now
+		m.store.Tick(m.now)
+	}
+	m.requests = 0
 }
 
 // Flush ends a turn: what advanced is answered, what can be read is read, what
@@ -164,7 +175,7 @@ func (m *Machine) settle() {
 	for m.moved.len() > 0 {
 		p := m.moved.pop()
 		p.moved = false
-		if !p.gone {
+		if !p.gone && p.log != nil { // a log tells of its recovery before it is handed over
 			p.settle()
 		}
 	}

@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"encoding/binary"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -307,5 +309,55 @@ func TestAnswersWaitForRoomInTheRing(t *testing.T) {
 	got := n.answers()
 	if len(got) != 3 || got[0].Offset != 0 || got[2].Offset != 2 || n.machines[0].Busy() {
 		t.Errorf("answers %+v", got)
+	}
+}
+
+// With compression.validate a batch whose compressed records do not fit its
+// header is refused; without, the broker does not look.
+func TestCompressedRecordsAreChecked(t *testing.T) {
+	n := newNode(t, 1)
+	batch := n.batch(batchSpec{records: 50, value: 50, codec: proto.CodecGzip, producer: -1})
+	broken := append(proto.Batch(nil), batch...)
+	records := append([]byte(nil), broken.Records()...)
+	for i := range records[20:] {
+		records[20+i] ^= 0x55
+	}
+	copy(broken.Records(), records)
+	binary.BigEndian.PutUint32(broken[17:], proto.CRC(broken[21:]))
+	for value, code := range map[string]proto.Code{"true": proto.CodeCorruptBatch, "false": 0} {
+		id := n.create("t-"+value, 1, "compression.validate", value).Partitions[0].ID
+		if a := n.one(n.produceBatch(id, batch)); a.Err != nil {
+			t.Errorf("validate %s: %v", value, a.Err)
+		}
+		a := n.one(n.produceBatch(id, broken))
+		if (a.Err == nil) != (code == 0) || a.Err != nil && a.Err.Code != code {
+			t.Errorf("validate %s: %v, want %v", value, a.Err, code)
+		}
+	}
+}
+
+// A partition that could not be opened says so to everybody, and can be deleted.
+func TestUnavailablePartition(t *testing.T) {
+	n := newNode(t, 1)
+	id := n.create("t", 1).Partitions[0].ID
+	p := n.machines[0].partitions[id]
+	p.unavailable, p.log = errors.New("no valid state"), nil
+	for _, r := range []mail.Request{
+		n.produceRequest(id, batchSpec{records: 1, producer: -1}), n.fetchRequest(id, 0),
+		{Kind: mail.RequestDescribe, Partition: id, LeaderEpoch: -1}, {Kind: mail.RequestTrim, Partition: id, LeaderEpoch: -1, Offset: -1},
+		{Kind: mail.RequestListOffset, Partition: id, LeaderEpoch: -1}, {Kind: mail.RequestSubscribe, Partition: id, LeaderEpoch: -1, LastEpoch: -1},
+	} {
+		if a := n.one(r); a.Err == nil || a.Err.Code != proto.CodePartitionUnavailable || !strings.Contains(a.Err.Text, "no valid state") {
+			t.Errorf("kind %d: %+v", r.Kind, a.Err)
+		}
+	}
+	if s := n.machines[0].Snapshot(); !s.Partitions[0].Unavailable {
+		t.Error("the snapshot does not say so")
+	}
+	if a := n.admin(&proto.AlterTopicRequest{Name: "t", Set: []proto.TopicConfig{{Key: "durability", Value: "none"}}}); a.Err != nil {
+		t.Error(a.Err)
+	}
+	if a := n.admin(&proto.DeleteTopicRequest{Name: "t"}); a.Err != nil || len(n.machines[0].partitions) != 0 {
+		t.Errorf("delete: %+v", a)
 	}
 }

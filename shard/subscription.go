@@ -1,12 +1,9 @@
 package shard
 
 import (
-	"strconv"
-
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
 	"github.com/pulsemq/pulsemq/ring/mail"
-	"github.com/pulsemq/pulsemq/segment"
 )
 
 // subscription is this shard's part of one client subscription.
@@ -46,13 +43,6 @@ type share struct {
 	ended        bool // over; forgotten when it surfaces from a queue or the store
 	place        int  // in partition.shares
 	placeOwn     int  // in subscription.shares
-}
-
-// delivery is one push: a read and then a parcel.
-type delivery struct {
-	read     segment.Read
-	share    *share
-	reserved int64 // credit and memory taken for the read
 }
 
 // subscription finds or makes the one that a request names.
@@ -210,61 +200,6 @@ func (s *subscription) run() {
 	}
 }
 
-// ReadDone pushes what the store found.
-func (d *delivery) ReadDone(r *segment.Read) {
-	h := d.share
-	s, p := h.subscription, h.partition
-	m := s.machine
-	if h.ended || r.Err != nil || p.gone || r.Bytes == 0 {
-		var err *proto.Error
-		if r.Err != nil || p.gone {
-			err = p.readError(r)
-		}
-		next := r.Next
-		r.Release()
-		s.credit += d.reserved
-		d.finish(d.reserved)
-		switch {
-		case h.ended:
-		case err != nil:
-			h.fail(err)
-		default: // nothing but frames without records
-			h.offset, h.state = max(h.offset, next), shareIdle
-			h.wake()
-		}
-		return
-	}
-	bytes := int64(r.Bytes)
-	p.spent(r.Bytes)
-	p.read(r)
-	s.credit += d.reserved - bytes // the last push may overdraw by a batch
-	m.hold(s.peer, bytes-d.reserved)
-	h.offset, h.lastEpoch, h.state = r.Next, p.epochAt(r.Next-1), shareIdle
-	parcel := m.pack(r)
-	parcel.Owner = d
-	m.answer = mail.Answer{
-		Kind: mail.AnswerDeliver, Conn: s.conn, ID: s.id, Partition: p.id, LeaderEpoch: p.leaderEpoch(),
-		Offset: h.offset, Timestamp: -1,
-		LogStartOffset: p.log.StartOffset(), HighWatermark: p.highWatermark(), LogEndOffset: p.log.EndOffset(),
-		Parcel: parcel,
-	}
-	m.send(s.reactor)
-	h.wake()
-	s.enqueue()
-}
-
-// returned goes on when a push has left for its socket.
-func (d *delivery) returned(bytes int64) { d.finish(bytes) }
-
-// finish gives back what the push held.
-func (d *delivery) finish(held int64) {
-	s := d.share.subscription
-	s.inFlight--
-	s.machine.pools.putDelivery(d)
-	s.enqueue()
-	s.machine.unhold(s.peer, held)
-}
-
 // fail tells the client why no more of the partition will come.
 func (h *share) fail(err *proto.Error) {
 	s, m := h.subscription, h.subscription.machine
@@ -290,7 +225,24 @@ func (h *share) end() {
 	s.shares[h.placeOwn], last.placeOwn = last, h.placeOwn
 	s.shares[len(s.shares)-1] = nil
 	s.shares = s.shares[:len(s.shares)-1]
+	s.purge()
 }
+
+// purge takes ended shares out of the queue when they outnumber the others: a
+// client that seeks again and again without credit leaves one behind each time.
+func (s *subscription) purge() {
+	if s.ready.len() <= 2*len(s.shares)+readySpare {
+		return
+	}
+	for n := s.ready.len(); n > 0; n-- {
+		if h := s.ready.pop(); !h.ended {
+			s.ready.push(h)
+		}
+	}
+}
+
+// readySpare is how many ended shares may stay in a queue in any case.
+const readySpare = 16
 
 // end takes the subscription off its connection.
 func (s *subscription) end() {
@@ -305,5 +257,3 @@ func (s *subscription) end() {
 		}
 	}
 }
-
-func partitionText(n core.PartitionNumber) string { return strconv.FormatUint(uint64(n), 10) }

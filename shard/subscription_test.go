@@ -160,3 +160,24 @@ func TestPushTellsOfDeletion(t *testing.T) {
 		t.Errorf("produce afterwards: %+v", a)
 	}
 }
+
+// A client that seeks for ever without giving credit must not fill the memory.
+func TestSeeksWithoutCreditAreForgotten(t *testing.T) {
+	n := newNode(t, 1)
+	topic := n.create("t", 2)
+	for _, p := range topic.Partitions {
+		produceN(n, p.ID, 1, 1, 10)
+		n.subscribe(p.ID, 0)
+	}
+	for range 500 {
+		n.subscribe(topic.Partitions[0].ID, 0)
+	}
+	s := n.machines[0].peers[peerKey{}].subscriptions[0]
+	if s.ready.len() > 2*len(s.shares)+readySpare || len(s.shares) != 2 {
+		t.Errorf("%d in the queue of %d shares", s.ready.len(), len(s.shares))
+	}
+	got := n.lend(n.machines[0], 1<<20)
+	if len(got) != 2 || len(parcelRecords(t, got[0].Parcel))+len(parcelRecords(t, got[1].Parcel)) != 2 {
+		t.Errorf("pushes %+v", got)
+	}
+}

@@ -2,6 +2,7 @@ package pulsemq
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"maps"
 	"slices"
@@ -247,13 +248,23 @@ type answerMessage[R any] interface {
 	proto.Message
 }
 
-// ask calls any broker.
+// ask calls any broker. A question that changes nothing is asked once more when its connection ends: that a broker was
+// started again since the last call is not the caller's concern.
 func ask[R any, P answerMessage[R]](ctx context.Context, a *Admin, request proto.Message) (*R, error) {
-	live, err := a.client.cluster.Any(ctx)
-	if err != nil {
-		return nil, err
+	for again := readOnly(request.Command()); ; again = false {
+		live, err := a.client.cluster.Any(ctx)
+		if err != nil {
+			return nil, err
+		}
+		answer, err := conn.Call[R, P](ctx, live, request)
+		if !again || !errors.Is(err, ErrDisconnected) {
+			return answer, err
+		}
 	}
-	return conn.Call[R, P](ctx, live, request)
+}
+
+func readOnly(command proto.Command) bool {
+	return command == proto.CommandMetadata || command == proto.CommandDescribeTopic
 }
 
 // askNode calls one broker.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -74,6 +75,12 @@ func startBroker(data, listen string) (*broker, error) {
 		return nil, err
 	}
 	b := &broker{process: exec.Command(program, "--data-dir", data, "--listen", listen, "--admin", "127.0.0.1:0"), data: data, done: make(chan struct{})}
+	// The broker takes PULSEMQ_ variables for settings, and PULSEMQ_BIN is none.
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "PULSEMQ_") {
+			b.process.Env = append(b.process.Env, v)
+		}
+	}
 	log, err := b.process.StderrPipe()
 	if err != nil {
 		return nil, err

@@ -194,7 +194,14 @@ func (q *queue) sendOne(now time.Time) bool {
 		q.ready = append(q.ready, b)
 		q.open = nil
 	}
-	if q.suspended || now.Before(q.notBefore) || q.recovering && !q.recover() || len(q.inFlight) >= p.inFlight() {
+	if q.suspended || now.Before(q.notBefore) || q.recovering && !q.recover() {
+		return false
+	}
+	most := p.inFlight()
+	if q.failures > 0 {
+		most = 1 // one goes ahead to see: were it refused again, the ones behind it would be for nothing
+	}
+	if len(q.inFlight) >= most {
 		return false
 	}
 	b := q.candidate(now)

@@ -80,6 +80,39 @@ func TestRunsVerify(t *testing.T) {
 	}
 }
 
+func TestRunsThroughTheClientVerify(t *testing.T) {
+	b := startFake(t)
+	for _, args := range [][]string{
+		{"produce", "--producers", "2", "--records", "900"},
+		{"produce", "--rate", "50000", "--records", "300", "--compression", "lz4"},
+		{"consume", "--consumers", "2"},
+		{"e2e", "--consumers", "2", "--records", "500"},
+		{"consume", "--topic", "filled", "--records", "400"},
+	} {
+		shared := []string{args[0], "--sdk", "--brokers", b.address(), "--topic", "t", "--partitions", "3", "--record-size", "64", "--json", "-"}
+		code, stdout, stderr := call(t, append(shared, args[1:]...)...)
+		if code != exitOK {
+			t.Fatalf("%v: exit code %d: %s", args, code, stderr)
+		}
+		want := map[string]int64{"900": 900, "300": 300, "500": 500, "400": 400, "2": 1200}[args[len(args)-1]]
+		if len(args) == 7 {
+			want = 300
+		}
+		if o := resultOf(t, stdout); o.Records != want || o.Errors != 0 || o.Latency == nil || o.Latency.Max <= 0 {
+			t.Errorf("%v: %+v, want %d records", args, o, want)
+		}
+	}
+}
+
+func TestRecordLostBehindTheClientIsFound(t *testing.T) {
+	b := startFake(t)
+	b.lose = true
+	code, stdout, stderr := call(t, "produce", "--sdk", "--brokers", b.address(), "--record-size", "64", "--records", "5000", "--batch-records", "10", "--json", "-")
+	if o := resultOf(t, stdout); code != exitFailure || o.Verified.Lost == 0 {
+		t.Errorf("exit code %d, %+v: %s", code, o, stderr)
+	}
+}
+
 func TestRunAtARateAndWithoutAcks(t *testing.T) {
 	b := startFake(t)
 	code, stdout, stderr := call(t, small(b, "produce", "--rate", "20000", "--json", "-")...)

@@ -102,7 +102,7 @@ func (w *workload) consume(ctx context.Context, s *session) error {
 	if filled {
 		bytes = read.Records.Load() * int64(w.recordBytes)
 	}
-	result.SetRates(read.Records.Load(), bytes, time.Duration(read.Last-start))
+	result.SetRates(read.Records.Load(), bytes, took(read, start))
 	result.CPUSeconds = r.busy.Seconds()
 	result.Latency = report.LatencyOf(read.Latency)
 	result.Workload.LatencyOf = "from FETCH to the end of its answer"

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -67,7 +66,7 @@ func (w *workload) endToEnd(ctx context.Context, s *session) error {
 	if w.sdk {
 		result.Workload.Consumers = w.consumers
 	}
-	result.SetRates(read.Records.Load(), read.Records.Load()*int64(w.recordBytes), time.Duration(read.Last-sending.Start()))
+	result.SetRates(read.Records.Load(), read.Records.Load()*int64(w.recordBytes), took(read, sending.Start()))
 	result.CPUSeconds = r.busy.Seconds()
 	result.Latency = report.LatencyOf(read.EndToEnd)
 	result.Workload.LatencyOf = "from the time a batch was due to be sent until it was read"

@@ -28,6 +28,7 @@ type fakeBroker struct {
 	refuse    int  // refuse so many PRODUCE requests with OVERLOADED
 	broken    bool // refuse every PRODUCE for good
 	produced  int
+	producers int64
 }
 
 type fakeTopic struct {
@@ -117,6 +118,15 @@ func (b *fakeBroker) answer(h *proto.FrameHeader, payload []byte) (proto.Message
 			return nil, proto.CodeUnknownTopic
 		}
 		return &proto.DescribeTopicResponse{Name: request.Name, TopicID: topic.id, Configs: []proto.TopicConfigEntry{{Key: "durability", Value: topic.durability, Source: proto.ConfigSourceTopic}}}, nil
+	case proto.CommandInitProducer:
+		b.producers++
+		return &proto.InitProducerResponse{ProducerID: b.producers}, nil
+	case proto.CommandPing:
+		var ping proto.PingRequest
+		if err := ping.Decode(payload); err != nil {
+			return nil, err
+		}
+		return &proto.PingResponse{Opaque: ping.Opaque}, nil
 	case proto.CommandListOffsets:
 		return b.offsets(payload)
 	case proto.CommandProduce:
@@ -134,7 +144,7 @@ func (b *fakeBroker) metadata(payload []byte) (proto.Message, error) {
 	}
 	host, port, _ := net.SplitHostPort(b.address())
 	number, _ := strconv.Atoi(port)
-	answer := &proto.MetadataResponse{Brokers: []proto.MetadataBroker{{NodeID: 1, Host: host, Port: uint16(number)}}}
+	answer := &proto.MetadataResponse{MetadataEpoch: 1, ClusterID: "fake", Brokers: []proto.MetadataBroker{{NodeID: 1, Host: host, Port: uint16(number)}}}
 	for _, name := range request.Names {
 		topic := b.topics[name]
 		if topic == nil {

@@ -84,7 +84,7 @@ func (r *run) send(ctx context.Context) (*load.Tally, time.Duration, error) {
 		return nil, 0, err
 	}
 	sum := load.Merge(sending.Tallies())
-	return sum, time.Duration(sum.Last - sending.Start()), nil
+	return sum, took(sum, sending.Start()), nil
 }
 
 // readBack reads what the run has written.
@@ -98,5 +98,8 @@ func (r *run) readBack(ctx context.Context) (*load.Tally, time.Duration, error) 
 	if err != nil {
 		return nil, 0, err
 	}
-	return tally, time.Duration(tally.Last - start), nil
+	return tally, took(tally, start), nil
 }
+
+// took is the time from a start to the last good answer; 0 when there was none.
+func took(t *load.Tally, start int64) time.Duration { return time.Duration(max(t.Last-start, 0)) }

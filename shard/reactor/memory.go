@@ -21,14 +21,19 @@ const (
 
 // share divides: an eighth of the limit for batches on their way in, the tail
 // cache as configured, and an eighth for reads and journal groups.
+//
+// The cache keeps a large batch in the slab that it came in, which is the ingest
+// arena's. A cache that may hold as much as those arenas would leave no room for
+// the next batch, and would never have a reason to give something up: producers
+// would be refused for good. So it keeps at most half of them.
 func share(c *core.Config) budget {
 	shards, pairs := int64(c.Broker.Shards), int64(c.Broker.Shards)*int64(c.Broker.Reactors)
 	limit := int64(c.Memory.Limit)
 	b := budget{
 		ingest: max(ingestMin, limit/8/pairs),
-		cache:  int64(c.Storage.TailCache) / shards,
 		hold:   max(localMin, limit/4/shards),
 	}
+	b.cache = min(int64(c.Storage.TailCache)/shards, b.ingest*int64(c.Broker.Reactors)/2)
 	b.local = max(localMin, b.cache+limit/8/shards)
 	return b
 }

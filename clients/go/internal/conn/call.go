@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/pulsemq/pulsemq/proto"
@@ -43,7 +44,9 @@ func Call[R any, P message[R]](ctx context.Context, c *Conn, request proto.Messa
 	case a := <-answers:
 		return a.response, a.err
 	case <-ctx.Done():
-		c.Abandon(r)
-		return nil, ctx.Err()
+		if c.Abandon(r) {
+			return nil, fmt.Errorf("pulsemq: %v was not sent to %s: %w", request.Command(), c.Address, ctx.Err())
+		}
+		return nil, fmt.Errorf("pulsemq: %s has not answered %v, and may carry it out: %w", c.Address, request.Command(), ctx.Err())
 	}
 }

@@ -342,6 +342,9 @@ func (s *Sender) refused(f *link.Frame, now int64) error {
 	if !refusal.Retriable() {
 		return refusal
 	}
+	if now-max(s.tally.Last, s.spec.Schedule.start) > int64(silenceMax) && s.spec.Acks != proto.AcksNone {
+		return fmt.Errorf("no batch has been accepted for %v: %w", silenceMax, refusal)
+	}
 	wait := max(time.Duration(refusal.WaitMs)*time.Millisecond, overloadedWaitMin)
 	s.paused = now + int64(wait)
 	time.AfterFunc(wait, s.tend)

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -189,6 +190,24 @@ func TestRefusedBatchIsReplaced(t *testing.T) {
 	}
 	if v := b.ledger.Verdict(); !v.Clean() {
 		t.Errorf("without the refused batch the log is %v", v)
+	}
+}
+
+// A broker that refuses everything must not keep a run that waits for its records for ever.
+func TestNothingButRefusalsEndsTheRun(t *testing.T) {
+	b := newBench(t, 1, 0)
+	b.spec.Schedule = NewPace(0, 0, 0, 10, 1).Schedule(0)
+	for range 3 {
+		b.sendDue(t)
+		b.answerSlot(t, 0, &proto.Error{Code: proto.CodeOverloaded})
+		b.now += int64(10 * time.Second)
+	}
+	b.sendDue(t)
+	b.now++
+	frame := proto.AppendFrame(nil, (b.slots[0].counter+1)<<slotBits, &proto.Error{Code: proto.CodeOverloaded})
+	h, _, _ := proto.DecodeFrameHeader(frame, 1<<20)
+	if err := b.handle(&link.Frame{FrameHeader: h, Payload: frame[proto.FrameHeaderBytes:]}, b.now); !errors.Is(err, proto.ErrOverloaded) {
+		t.Errorf("after %v of refusals the run goes on: %v", silenceMax, err)
 	}
 }
 

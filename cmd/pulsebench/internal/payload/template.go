@@ -144,14 +144,17 @@ func (t *Template) AppendHead(b []byte, mark Mark, ms int64) []byte {
 	}
 	binary.BigEndian.PutUint64(head[batchBaseTimestampAt:], uint64(ms))
 	binary.BigEndian.PutUint64(head[batchMaxTimestampAt:], uint64(ms))
+	binary.BigEndian.PutUint32(head[batchCRCAt:], t.crc(head))
+	return b
+}
+
+// crc is the checksum of a batch with this head and the template's tail.
+func (t *Template) crc(head []byte) uint32 {
 	crc := proto.CRC(head[batchAttributesAt:])
 	if len(t.tail) < combineTailMin {
-		crc = proto.CRCUpdate(crc, t.tail)
-	} else {
-		crc = proto.CRCCombine(crc, t.tailCRC, len(t.tail))
+		return proto.CRCUpdate(crc, t.tail)
 	}
-	binary.BigEndian.PutUint32(head[batchCRCAt:], crc)
-	return b
+	return proto.CRCCombine(crc, t.tailCRC, len(t.tail))
 }
 
 // gzipCRC is the checksum that gzip's format wants behind the front.
@@ -159,8 +162,8 @@ func (t *Template) gzipCRC(batch []byte) uint32 {
 	return crc32.ChecksumIEEE(batch[t.plainAt : t.markAt+MarkBytes])
 }
 
-// Match reads the mark of a batch that this template made. It is false when as much as one byte of the records is not
-// as it was sent, so the checksum need not be looked at.
+// Match reads the mark of a batch that this template made. It is false when as much as one byte is not as it was sent,
+// but for what a broker sets. The tail is compared, so its checksum is known.
 func (t *Template) Match(batch proto.Batch) (Mark, bool) {
 	front, markEnd := len(t.head), t.markAt+MarkBytes
 	if len(batch) != t.BatchBytes() || batch.Codec() != t.codec || int(batch.Count()) != t.spec.Records ||
@@ -178,5 +181,5 @@ func (t *Template) Match(batch proto.Batch) (Mark, bool) {
 		}
 		markEnd += 4 // the size follows, which is the same in every batch
 	}
-	return mark, bytes.Equal(batch[markEnd:front], t.head[markEnd:])
+	return mark, bytes.Equal(batch[markEnd:front], t.head[markEnd:]) && batch.StoredCRC() == t.crc(batch[:front])
 }

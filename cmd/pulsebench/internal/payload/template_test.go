@@ -35,7 +35,7 @@ func batchOf(t *testing.T, template *Template, mark Mark, ms int64) proto.Batch 
 // codec, below and above the size from which checksums are combined.
 func TestPatchedBatchIsValid(t *testing.T) {
 	for _, codec := range codecs {
-		for _, shape := range []struct{ records, bytes int }{{1, MarkBytes}, {1, 256}, {1, 100_000}, {10, 64}, {1000, 256}, {50_000, 41}} {
+		for _, shape := range []struct{ records, bytes int }{{1, MarkBytes}, {1, 256}, {1, 100_000}, {10, 64}, {1000, 256}, {5000, 41}} {
 			template := build(t, Spec{Run: 77, Records: shape.records, RecordBytes: shape.bytes, Codec: codec})
 			if shape.records >= 10 && template.Codec() != codec {
 				t.Errorf("%v: %d records were not compressed", codec, shape.records)
@@ -87,8 +87,7 @@ func TestMatchSeesEveryByte(t *testing.T) {
 		batch := batchOf(t, template, Mark{Counter: 3}, 1)
 		for i := proto.BatchHeaderBytes; i < len(batch); i++ {
 			batch[i] ^= 0x10
-			// Producer, counter and time are what the mark says, whatever it is: that they are right is the ledger's matter.
-			if mark, ok := template.Match(batch); ok && mark == (Mark{Records: 20, Run: 5, Counter: 3}) {
+			if _, ok := template.Match(batch); ok {
 				t.Errorf("%v: a change of byte %d is not seen", codec, i)
 			}
 			batch[i] ^= 0x10

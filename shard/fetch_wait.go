@@ -1,0 +1,79 @@
+package shard
+
+import (
+	"github.com/pulsemq/pulsemq/core"
+)
+
+// waitFor hangs the fetch on its partition until there is more than the bytes
+// that were found, or answers with nothing when its time is over.
+func (f *fetch) waitFor(found int) {
+	p := f.partition
+	if f.late || f.sent {
+		f.answerEmpty()
+		return
+	}
+	f.wakeBytes = 0
+	if p.topic.Config.Durability != core.DurabilityNone {
+		// What is appended and not yet visible counts as new: it is not in found.
+		f.wakeBytes = p.appendedBytes - p.pendingBytes + int64(f.bytesMin-found)
+	}
+	f.waiting = len(p.waiters)
+	p.waiters = append(p.waiters, f)
+	p.machine.wheel.arm(&f.timer, f, f.deadline)
+}
+
+// leave takes the fetch off its partition.
+func (f *fetch) leave() {
+	p := f.partition
+	last := len(p.waiters) - 1
+	p.waiters[f.waiting] = p.waiters[last]
+	p.waiters[f.waiting].waiting = f.waiting
+	p.waiters[last] = nil
+	p.waiters = p.waiters[:last]
+	f.waiting = -1
+	p.machine.wheel.disarm(&f.timer)
+}
+
+// expire ends the wait: for data it is answered with what is there, for memory
+// with OVERLOADED.
+func (f *fetch) expire() {
+	if f.waiting >= 0 {
+		f.leave()
+		f.late = true
+		f.enqueue()
+		return
+	}
+	f.fail(errOverloadedRead)
+}
+
+// starve waits for memory that other answers hold.
+func (f *fetch) starve() {
+	m := f.partition.machine
+	m.stats.Starved++
+	f.queued = true
+	m.starved.push(f)
+	if !f.sent && !f.timer.armed {
+		m.wheel.arm(&f.timer, f, max(f.deadline, m.now+int64(starveMax)))
+	}
+}
+
+// starveMax is the least that a fetch waits for memory before it is refused.
+const starveMax = 1e9
+
+// resumeMax bounds how many of those who wait for memory try again when some comes back.
+const resumeMax = 16
+
+// resumeStarved gives those who have waited longest for memory another try. Once
+// nothing is out any more all of them try, because nothing would call again.
+func (m *Machine) resumeStarved() {
+	most := resumeMax
+	if m.memory.parcels == 0 {
+		most = max(m.starved.len(), m.hungry.len())
+	}
+	for n := min(most, m.starved.len()); n > 0; n-- {
+		m.runnable.push(m.starved.pop()) // stays queued
+	}
+	for n := min(most, m.hungry.len()); n > 0; n-- {
+		m.pushable.push(m.hungry.pop())
+	}
+}
