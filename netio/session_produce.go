@@ -115,7 +115,12 @@ func (s *Session) beginBatch(head *proto.ProduceRequest) {
 		return
 	}
 	shard := r.shard(partition.ID)
-	slab := r.links[shard].Arena.Get(core.BatchRoomBytes + size)
+	link := r.links[shard]
+	slab := link.Arena.Get(core.BatchRoomBytes + size)
+	if (slab == nil || link.Arena.Low()) && !link.SlabsWanted.Load() {
+		link.SlabsWanted.Store(true)
+		link.Shard.Kick()
+	}
 	if slab == nil {
 		r.stats.SlabsRefused++
 		s.refuse(id, errOverloaded)

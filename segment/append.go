@@ -236,6 +236,7 @@ func (s *Store) appendDirect(l *Log, e *Entry) error {
 	}
 	c := s.chunkNew(l, e.Slab, 0, end)
 	c.direct, c.maxTimestamp = true, e.MaxTimestamp
+	s.cache.addDirect(c)
 	batch := e.batch()
 	h := FrameHeader{
 		Kind: FrameData, PayloadCRC: e.crc(batch), Partition: l.id.Partition, Index: l.index + 1, Term: l.term,

@@ -117,6 +117,10 @@ func (m *Machine) Complete(op *core.DiskOp) { op.Owner.Complete(op) }
 // JobDone hands an ended job back to who submitted it.
 func (m *Machine) JobDone(job core.Job) { job.Done() }
 
+// ReleaseSlabs has the store give up slabs of batches that it keeps for readers:
+// a reactor runs out of them.
+func (m *Machine) ReleaseSlabs() { m.store.ReleaseSlabs() }
+
 // storeTickNanos is how often a busy shard lets the store look at its logs: it
 // goes through hundreds of them, and its shortest interval is a millisecond.
 const storeTickNanos = 1_000_000

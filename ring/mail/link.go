@@ -19,6 +19,8 @@ type Arena interface {
 	core.SlabSource
 	// Discard takes back a slab that the reactor got and never handed over.
 	Discard(*core.Slab)
+	// Low says that slabs run short, also while some of a size are left.
+	Low() bool
 }
 
 // Link is everything that one reactor and one shard share. There is one for
@@ -34,6 +36,11 @@ type Link struct {
 	Reactor Kicker
 
 	Arena Arena
+
+	// SlabsWanted is set by the reactor when its arena runs low, and cleared by the
+	// shard, which then gives up slabs that it only keeps for readers. Without it a
+	// cache full of them would never learn that nothing can come in any more.
+	SlabsWanted atomic.Bool
 }
 
 // Views holds the newest View. The shard of the metadata partition publishes,

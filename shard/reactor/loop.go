@@ -186,6 +186,9 @@ func (l *Loop) turn() (worked bool, err error) {
 
 // receive takes requests of one reactor.
 func (l *Loop) receive(link *mail.Link) bool {
+	if link.SlabsWanted.Load() && link.SlabsWanted.Swap(false) {
+		l.machine.ReleaseSlabs()
+	}
 	count, bytes := 0, 0
 	for count < requestsPerTurn && bytes < bytesPerTurn {
 		n := link.Requests.PopBatch(l.requests[:])
@@ -208,7 +211,7 @@ func (l *Loop) receive(link *mail.Link) bool {
 // waiting reports whether a turn would find work in a ring.
 func (l *Loop) waiting() bool {
 	for _, link := range l.links {
-		if link.Requests.Len() > 0 {
+		if link.Requests.Len() > 0 || link.SlabsWanted.Load() {
 			return true
 		}
 	}
