@@ -90,7 +90,7 @@ func (q *queue) refused(b *batch, err error) {
 		// Deleted, or deleted and created again under another id: the metadata tells.
 		q.again(b, err, false)
 		q.suspended = true
-		q.producer.checkTopic(q.topic)
+		q.producer.checkTopic(q.topic, q.id)
 	case ErrCorruptBatch:
 		if b.attempts <= damagedRetriesMax {
 			q.again(b, err, false)

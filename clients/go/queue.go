@@ -224,7 +224,7 @@ func (q *queue) sendOne(now time.Time) bool {
 		// A namesake has taken the topic's place, and knows none of our sequences. What is in flight to the old one comes
 		// back first.
 		q.id = t.ID
-		q.recovering, q.renumber = true, true
+		q.renew()
 		return true
 	}
 	leader := t.Partitions[q.partition]
