@@ -30,7 +30,12 @@ func mountForgetful(program, folder string) (*forgetfulDisk, error) {
 	}
 	d.process = exec.Command(program, backing, d.mount, "--ctl", socket, "--ext4")
 	d.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	d.process.Stderr = os.Stderr
+	log, err := os.Create(filepath.Join(folder, "forgetful.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the process has its own
+	d.process.Stderr = log
 	output, err := d.process.StdoutPipe()
 	if err != nil {
 		return nil, err
