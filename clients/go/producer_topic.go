@@ -129,7 +129,7 @@ func (p *Producer) checkTopic(t *producerTopic, was [16]byte) {
 		}
 		for _, q := range *t.queues.Load() {
 			q.mu.Lock()
-			if q.suspended && err != nil {
+			if err != nil && (q.suspended || errors.Is(err, ErrUnknownTopic)) {
 				q.failAll(err)
 			}
 			q.suspended = false

@@ -307,6 +307,7 @@ func (q *queue) send(b *batch, live *conn.Conn, id [16]byte, epoch int32, now ti
 	}
 	b.attempts++
 	b.holds++
+	b.sentTo = id
 	if err := live.Start(request); err != nil {
 		b.attempts--
 		q.release(b)
