@@ -13,6 +13,7 @@ import (
 	"time"
 
 	pulsemq "github.com/pulsemq/pulsemq/clients/go"
+	"github.com/pulsemq/pulsemq/tools/process"
 )
 
 const (
@@ -36,7 +37,7 @@ type plan struct {
 
 	random  *rand.Rand
 	disk    *forgetfulDisk
-	process *process
+	process *process.Process
 	listen  string // the broker keeps its port through restarts
 	cast    *cast
 }
@@ -62,13 +63,13 @@ func (p *plan) run(ctx context.Context) (err error) {
 	}
 	defer func() {
 		if p.process != nil {
-			p.process.kill()
+			p.process.Destroy()
 		}
 	}()
 	if err := p.start(); err != nil {
 		return err
 	}
-	client, err := pulsemq.Connect(ctx, "mq://"+p.process.address, pulsemq.ClientReconnect(10*time.Millisecond, 100*time.Millisecond))
+	client, err := pulsemq.Connect(ctx, "mq://"+p.process.Address, pulsemq.ClientReconnect(10*time.Millisecond, 100*time.Millisecond))
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func (p *plan) run(ctx context.Context) (err error) {
 	}
 	last := p.process
 	p.process = nil
-	return last.terminate()
+	return last.Terminate()
 }
 
 func (p *plan) recast(ctx context.Context, round int) error {
@@ -116,11 +117,11 @@ func (p *plan) start() error {
 		"--set", "broker.shards=" + strconv.Itoa(1+p.random.IntN(2)),
 		"--set", "storage.disk=" + drivers[p.random.IntN(len(drivers))],
 	}
-	process, err := startProcess(p.program, filepath.Join(p.folder, "broker.log"), arguments...)
+	started, err := process.Start(p.program, filepath.Join(p.folder, "broker.log"), arguments...)
 	if err != nil {
 		return err
 	}
-	p.process, p.listen = process, process.address
+	p.process, p.listen = started, started.Address
 	return nil
 }
 
@@ -155,7 +156,7 @@ func (p *plan) round(ctx context.Context, number int) error {
 	time.Sleep(time.Duration(p.random.IntN(300)) * time.Millisecond)
 	stop()
 	<-played
-	if err := p.process.alive(); err != nil {
+	if err := p.process.Alive(); err != nil {
 		return err
 	}
 	audit, cancel := context.WithTimeout(ctx, auditWait)
@@ -182,14 +183,14 @@ func (p *plan) round(ctx context.Context, number int) error {
 func (p *plan) fault(name string) error {
 	switch name {
 	case "pause":
-		return p.process.pause(time.Duration(10+p.random.IntN(500)) * time.Millisecond)
+		return p.process.Pause(time.Duration(10+p.random.IntN(500)) * time.Millisecond)
 	case "term":
-		if err := p.process.terminate(); err != nil {
+		if err := p.process.Terminate(); err != nil {
 			return err
 		}
 	case "kill":
 		p.cast.crashed()
-		if err := p.process.kill(); err != nil {
+		if err := p.process.Kill(); err != nil {
 			return err
 		}
 	case "power":
@@ -198,8 +199,7 @@ func (p *plan) fault(name string) error {
 			return err
 		}
 		// What it does on a dead disk is its own affair; it just has to be gone before the disk is back.
-		p.process.command.Process.Kill()
-		<-p.process.exited
+		p.process.Destroy()
 		if err := p.disk.restore(); err != nil {
 			return err
 		}

@@ -1,4 +1,5 @@
-package main
+// Package process runs a broker as a process of its own, for tests and tools that do to it what only happens to processes.
+package process
 
 import (
 	"bufio"
@@ -17,18 +18,19 @@ const (
 	stopWait  = 40 * time.Second // longer than the broker's own limit
 )
 
-// process is a broker that runs.
-type process struct {
+// Process is a broker that runs.
+type Process struct {
+	Address string // for clients
+	Admin   string // for metrics
+
 	command *exec.Cmd
-	address string
-	admin   string
 	exited  chan struct{} // closed when it has ended
 	err     error         // how, once exited is closed
 }
 
-// startProcess starts a broker and returns when it serves. Its log is added to a file.
-func startProcess(program, log string, arguments ...string) (*process, error) {
-	p := &process{command: exec.Command(program, arguments...), exited: make(chan struct{})}
+// Start starts a broker and returns when it serves. Its log is added to a file.
+func Start(program, log string, arguments ...string) (*Process, error) {
+	p := &Process{command: exec.Command(program, arguments...), exited: make(chan struct{})}
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	output, err := p.command.StderrPipe()
 	if err != nil {
@@ -63,7 +65,7 @@ func startProcess(program, log string, arguments ...string) (*process, error) {
 }
 
 // follow copies the log and tells when the broker is ready.
-func (p *process) follow(output io.Reader, file io.Writer, ready chan<- struct{}) {
+func (p *Process) follow(output io.Reader, file io.Writer, ready chan<- struct{}) {
 	lines := bufio.NewReader(output)
 	for {
 		text, err := lines.ReadBytes('\n')
@@ -73,14 +75,17 @@ func (p *process) follow(output io.Reader, file io.Writer, ready chan<- struct{}
 		}
 		var line struct{ Msg, Address, Admin string }
 		if json.Unmarshal(text, &line) == nil && line.Msg == "ready" {
-			p.address, p.admin = line.Address, line.Admin
+			p.Address, p.Admin = line.Address, line.Admin
 			ready <- struct{}{}
 		}
 	}
 }
 
-// alive fails when the broker has ended by itself.
-func (p *process) alive() error {
+// PID is the number of the process.
+func (p *Process) PID() int { return p.command.Process.Pid }
+
+// Alive fails when the broker has ended by itself.
+func (p *Process) Alive() error {
 	select {
 	case <-p.exited:
 		return fmt.Errorf("the broker ended by itself: %v", p.err)
@@ -89,19 +94,24 @@ func (p *process) alive() error {
 	}
 }
 
-// kill ends the process as a crash does.
-func (p *process) kill() error {
-	if err := p.alive(); err != nil {
+// Kill ends the process as a crash does.
+func (p *Process) Kill() error {
+	if err := p.Alive(); err != nil {
 		return err
 	}
-	p.command.Process.Kill()
-	<-p.exited
+	p.Destroy()
 	return nil
 }
 
-// terminate ends it as an operator does, and holds it to ending in time with 0.
-func (p *process) terminate() error {
-	if err := p.alive(); err != nil {
+// Destroy makes sure that the process is gone, whatever state it is in.
+func (p *Process) Destroy() {
+	p.command.Process.Kill()
+	<-p.exited
+}
+
+// Terminate ends it as an operator does, and holds it to ending in time with 0.
+func (p *Process) Terminate() error {
+	if err := p.Alive(); err != nil {
 		return err
 	}
 	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
@@ -117,9 +127,9 @@ func (p *process) terminate() error {
 	}
 }
 
-// pause stops the process for a while, without its knowing.
-func (p *process) pause(d time.Duration) error {
-	if err := p.alive(); err != nil {
+// Pause stops the process for a while, without its knowing.
+func (p *Process) Pause(d time.Duration) error {
+	if err := p.Alive(); err != nil {
 		return err
 	}
 	if err := p.command.Process.Signal(syscall.SIGSTOP); err != nil {
