@@ -98,7 +98,6 @@ func frames(t tb, b []byte) []frame {
 type testArena struct {
 	out    atomic.Int64
 	budget int64
-	low    bool
 }
 
 func (a *testArena) Get(n int) *core.Slab {
@@ -113,8 +112,6 @@ func (a *testArena) Get(n int) *core.Slab {
 
 func (a *testArena) Put(*core.Slab)       { a.out.Add(-1) }
 func (a *testArena) Discard(s *core.Slab) { s.Release() }
-
-func (a *testArena) Low() bool { return a.low }
 
 type kicks struct{ count int }
 
@@ -603,4 +600,3 @@ func (a *reusingArena) Get(n int) *core.Slab {
 }
 func (a *reusingArena) Put(s *core.Slab)     { a.home.Push(s) }
 func (a *reusingArena) Discard(s *core.Slab) { s.Recall() }
-func (a *reusingArena) Low() bool            { return false }

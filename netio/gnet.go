@@ -254,12 +254,20 @@ func (s *Server) enroll(conn *net.TCPConn, c *gnetConn) error {
 	return nil
 }
 
-// gnetLog passes gnet's messages on.
+// gnetLog passes gnet's messages on. Its warnings are about events of connections
+// that were closed a moment before, thousands of them when many clients leave at
+// once, and say nothing to an operator.
 type gnetLog struct{ log *slog.Logger }
 
-func (g gnetLog) Debugf(format string, args ...any) { g.log.Debug(fmt.Sprintf(format, args...)) }
-func (g gnetLog) Infof(format string, args ...any)  { g.log.Debug(fmt.Sprintf(format, args...)) }
-func (g gnetLog) Warnf(format string, args ...any)  { g.log.Warn(fmt.Sprintf(format, args...)) }
+func (g gnetLog) debug(format string, args []any) {
+	if g.log.Enabled(context.Background(), slog.LevelDebug) {
+		g.log.Debug(fmt.Sprintf(format, args...))
+	}
+}
+
+func (g gnetLog) Debugf(format string, args ...any) { g.debug(format, args) }
+func (g gnetLog) Infof(format string, args ...any)  { g.debug(format, args) }
+func (g gnetLog) Warnf(format string, args ...any)  { g.debug(format, args) }
 func (g gnetLog) Errorf(format string, args ...any) { g.log.Error(fmt.Sprintf(format, args...)) }
 func (g gnetLog) Fatalf(format string, args ...any) {
 	g.log.Error(fmt.Sprintf(format, args...))

@@ -115,14 +115,12 @@ func (s *Session) beginBatch(head *proto.ProduceRequest) {
 		return
 	}
 	shard := r.shard(partition.ID)
-	link := r.links[shard]
-	slab := link.Arena.Get(core.BatchRoomBytes + size)
-	if (slab == nil || link.Arena.Low()) && !link.SlabsWanted.Load() {
-		link.SlabsWanted.Store(true)
-		link.Shard.Kick()
-	}
+	slab := r.links[shard].Arena.Get(core.BatchRoomBytes + size)
 	if slab == nil {
 		r.stats.SlabsRefused++
+		if link := r.links[shard]; !link.Starved.Swap(true) {
+			link.Shard.Kick()
+		}
 		s.refuse(id, errOverloaded)
 		s.skip()
 		return

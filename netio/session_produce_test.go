@@ -117,26 +117,6 @@ func TestProduceWithoutSlab(t *testing.T) {
 	decode(t, b.ask(s, c, 6, produce(0, testBatch(t, 1, 10))), &proto.ProduceResponse{})
 }
 
-// A shard that keeps slabs for its readers is told when the reactor runs out of them.
-func TestProduceAsksForSlabs(t *testing.T) {
-	for _, low := range []bool{true, false} {
-		b := newBench(t, benchOptions{})
-		s, c := b.connect()
-		wanted := &b.reactor.links[0].SlabsWanted
-		decode(t, b.ask(s, c, 5, produce(0, testBatch(t, 1, 10))), &proto.ProduceResponse{})
-		if wanted.Load() {
-			t.Fatal("the shard is asked for slabs while there are enough")
-		}
-		if b.arenas[0].low = low; !low {
-			b.arenas[0].budget = 0
-		}
-		b.ask(s, c, 6, produce(0, testBatch(t, 1, 10)))
-		if !wanted.Load() {
-			t.Fatalf("low is %v and the shard is not asked for slabs", low)
-		}
-	}
-}
-
 // A batch in a slab has the room before it that a direct write needs.
 func TestProduceLeavesRoom(t *testing.T) {
 	b := newBench(t, benchOptions{})

@@ -236,7 +236,6 @@ func (s *Store) appendDirect(l *Log, e *Entry) error {
 	}
 	c := s.chunkNew(l, e.Slab, 0, end)
 	c.direct, c.maxTimestamp = true, e.MaxTimestamp
-	s.cache.addDirect(c)
 	batch := e.batch()
 	h := FrameHeader{
 		Kind: FrameData, PayloadCRC: e.crc(batch), Partition: l.id.Partition, Index: l.index + 1, Term: l.term,
@@ -306,7 +305,9 @@ func (s *Store) chunkClose(c *chunk) {
 	end := int(alignUp(int64(c.used)))
 	clear(c.slab.Bytes[c.used:end])
 	c.state = chunkClosed
-	l.dirtyBytes += int64(end - c.start)
+	if l.dirtyBytes += int64(end - c.start); l.dirtyBytes >= s.options.FlushBytes {
+		s.kick(l)
+	}
 	if !c.direct {
 		l.tailAt = end
 	}

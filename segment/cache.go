@@ -9,14 +9,21 @@ type cache struct {
 	store          *Store
 	oldest, newest *chunk
 	bytes          int64
-
-	// Direct chunks once more: their slabs belong to the reactors.
-	oldestDirect, newestDirect *chunk
-	directBytes                int64 // of those slabs
 }
 
-// evictLookMax bounds how many chunks one eviction looks at.
-const evictLookMax = 64
+const (
+	// evictLookMax bounds how many chunks one eviction looks at.
+	evictLookMax = 64
+
+	// relieveBytes is how much one relief gives up. A block of memory can serve another
+	// size only when all of its slabs are home, so it is several blocks.
+	relieveBytes = 16 << 20
+)
+
+// Relieve gives up frames that are kept for readers, the oldest first, and has
+// some of the others made durable so that they can be given up next. It is called
+// when memory for batches has run out, which may be before the budget has.
+func (s *Store) Relieve() { s.cache.evict(relieveBytes) }
 
 func (k *cache) add(c *chunk) {
 	c.older = k.newest
@@ -28,31 +35,16 @@ func (k *cache) add(c *chunk) {
 	k.newest = c
 }
 
-// addDirect adds a chunk, which add knows already, to the list of direct ones.
-func (k *cache) addDirect(c *chunk) {
-	c.olderDirect = k.newestDirect
-	if k.newestDirect != nil {
-		k.newestDirect.newerDirect = c
-	} else {
-		k.oldestDirect = c
+// renew makes a log's last chunk the newest of all.
+func (k *cache) renew(c *chunk) {
+	if k.newest == c {
+		return
 	}
-	k.newestDirect = c
-	k.directBytes += int64(len(c.slab.Bytes))
-}
-
-func (k *cache) removeDirect(c *chunk) {
-	if c.olderDirect != nil {
-		c.olderDirect.newerDirect = c.newerDirect
-	} else {
-		k.oldestDirect = c.newerDirect
-	}
-	if c.newerDirect != nil {
-		c.newerDirect.olderDirect = c.olderDirect
-	} else {
-		k.newestDirect = c.olderDirect
-	}
-	c.olderDirect, c.newerDirect = nil, nil
-	k.directBytes -= int64(len(c.slab.Bytes))
+	charged := c.charged
+	k.remove(c)
+	k.add(c)
+	k.bytes += charged
+	c.charged = charged
 }
 
 func (k *cache) charge(c *chunk, bytes int64) {
@@ -77,9 +69,6 @@ func (k *cache) remove(c *chunk) {
 		k.newest = c.older
 	}
 	c.older, c.newer = nil, nil
-	if c.direct {
-		k.removeDirect(c)
-	}
 }
 
 // overfull says that chunks which cannot be given up yet hold twice the budget.
@@ -91,41 +80,17 @@ func (k *cache) evict(n int64) {
 	c := k.oldest
 	for looked := 0; c != nil && n > 0 && looked < evictLookMax; looked++ {
 		newer := c.newer
-		switch {
-		case c.state == chunkSealed:
+		switch c.state {
+		case chunkSealed:
 			n -= c.charged
 			k.store.dropFirstChunk(c.log, c)
-		case c.state != chunkOpen:
+		case chunkOpen:
+			// The small tail of a quiet partition. It goes behind all others, so that many of
+			// them never hide what can be given up.
+			k.renew(c)
+		default:
 			n -= c.charged
 			k.store.requestFlush(c.log, c.lastIndex)
-		}
-		c = newer
-	}
-}
-
-// releaseLookMax bounds how many direct chunks one release looks at.
-const releaseLookMax = 1024
-
-// ReleaseSlabs gives up half of the slabs that batches came in, oldest first, and
-// has those made durable that are not yet: the reactors, whose memory they are,
-// run short. What is not given up now is asked for again.
-func (s *Store) ReleaseSlabs() {
-	k := &s.cache
-	n := (k.directBytes + 1) / 2
-	c := k.oldestDirect
-	for looked := 0; c != nil && n > 0 && looked < releaseLookMax; looked++ {
-		newer := c.newerDirect
-		n -= int64(len(c.slab.Bytes))
-		if l := c.log; c.state == chunkSealed {
-			// What is older in its log leaves with it: chunks leave memory in order.
-			for first := l.chunks.at(0); first.state == chunkSealed; first = l.chunks.at(0) {
-				s.dropFirstChunk(l, first)
-				if first == c {
-					break
-				}
-			}
-		} else {
-			s.requestFlush(l, c.lastIndex)
 		}
 		c = newer
 	}

@@ -61,9 +61,8 @@ type chunk struct {
 	snapshot []byte // derived state at the chunk's end, to become a .state file
 	points   []chunkPoint
 
-	older, newer             *chunk // the store's list of all chunks in memory, by age
-	olderDirect, newerDirect *chunk // the same of direct ones
-	charged                  int64  // bytes charged to the cache budget
+	older, newer *chunk // the store's list of all chunks in memory, by age
+	charged      int64  // bytes charged to the cache budget
 }
 
 // bytes is what the chunk takes in the segment.

@@ -16,6 +16,7 @@ func (s *Store) DropLog(l *Log, done func()) {
 	core.Assert(l.state != logDropped, "a log is dropped once")
 	l.state = logDropped
 	l.dropped = done
+	l.largeBytes, l.placeSync = 0, false // nothing of it is placed any more
 	delete(s.logs, l.id.Partition)
 	s.dropping = append(s.dropping, l)
 	s.stepDrops()

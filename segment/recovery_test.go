@@ -479,6 +479,7 @@ func TestDropLog(t *testing.T) {
 		o.append(1, 100)
 	}
 	r.store.Flush(r.clock.mono) // in flight
+	owners[0].append(1, 90<<10) // not placed yet
 	written := r.store.stats.SegmentWrites
 	done := false
 	r.store.DropLog(owners[0].log, func() { done = true })

@@ -13,7 +13,7 @@ import (
 func (s *Store) segmentEnded(l *Log, g *segment) {
 	s.stats.Rolls++
 	l.rollWanted = false
-	g.ended = true
+	g.ended, g.indexUsed = true, s.mono
 	l.stateBytes = max(l.stateBytes, s.options.StateBytes) // a state stands at each roll
 	s.submitSmall(&segmentSave{store: s, segment: g, header: g.header, stem: g.stem(), end: g.position, index: g.index, whole: g.indexFrom <= FileHeaderBytes && g.index != nil && !g.indexPieced})
 	g.allocated = g.position

@@ -26,6 +26,7 @@ type Store struct {
 	placeList    []*Log // logs with frames that are neither in the journal nor with the writer
 	unsyncedList []*Log // logs with batch or none frames at risk
 	kickList     []*Log // logs whose writer may have something to do
+	kickSpare    []*Log // the memory of the last turn's list
 	failedList   []*Log // logs that return to their durable point
 	activeList   []*Log // logs that hold memory or files
 	activeNext   int    // where Tick goes on in activeList

@@ -99,6 +99,11 @@ func (s *Store) tickLog(l *Log, flushes *int) bool {
 		l.retainAt = s.mono + s.options.RetainNanos
 		s.retain(l)
 	}
+	for _, g := range l.segments[:max(0, len(l.segments)-1)] {
+		if g.index != nil && g.indexJob == nil && g.readers == 0 && s.mono-g.indexUsed > indexIdleNanos {
+			s.dropIndex(g)
+		}
+	}
 	if s.mono-l.usedAt < s.options.IdleNanos || l.pending.count > 0 {
 		return false
 	}
@@ -140,8 +145,12 @@ func (s *Store) rest(l *Log) bool {
 			s.dropIndex(g)
 		}
 	}
-	return !held && l.options.RetentionNanos < 0
+	return !held && l.options.RetentionNanos < 0 && !l.options.Compact
 }
+
+// indexIdleNanos is after how long without use the index of an ended segment is
+// forgotten: its file gives it back.
+const indexIdleNanos = 30e9
 
 // idleIndexEntriesMax is how large an idle active segment's index may be and stay.
 const idleIndexEntriesMax = 16

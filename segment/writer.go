@@ -53,20 +53,18 @@ func (s *Store) kick(l *Log) {
 	}
 }
 
+// startWriters looks once at each log that was kicked. One that is kicked meanwhile,
+// as when the disk has no room for its chain, is looked at in the next turn: in this
+// one nothing can change.
 func (s *Store) startWriters() {
-	for i := 0; i < len(s.kickList); i++ {
-		l := s.kickList[i]
+	kicked := s.kickList
+	s.kickList = s.kickSpare[:0]
+	for _, l := range kicked {
 		l.inKickList = false
 		s.startWriter(l)
 	}
-	kept := s.kickList[:0]
-	for _, l := range s.kickList {
-		if l.inKickList { // could not start for want of room: next turn
-			kept = append(kept, l)
-		}
-	}
-	clear(s.kickList[len(kept):])
-	s.kickList = kept
+	clear(kicked)
+	s.kickSpare = kicked[:0]
 }
 
 // writable is how many chunks behind issued may go to the segment now.

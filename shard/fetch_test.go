@@ -293,6 +293,28 @@ func TestFetchWaitsForMemory(t *testing.T) {
 	}
 }
 
+// A connection that does not take its answers keeps an eighth of the memory at
+// most; others go on.
+func TestOneConnectionCannotTakeAllMemory(t *testing.T) {
+	n := newNode(t, 1, func(o *Options) { o.MemoryBytes = 32 << 20 })
+	id := n.create("t", 1).Partitions[0].ID
+	produceN(n, id, 1, 1, 900<<10)
+	for range 30 {
+		f := n.fetchRequest(id, 0)
+		f.BytesMax = 1 << 20
+		n.send(&f)
+	}
+	n.settle()
+	if got := n.answers(); len(got) != 4 { // 4 MiB hold four answers of 900 KiB
+		t.Errorf("%d answers for one connection", len(got))
+	}
+	f := n.fetchRequest(id, 0)
+	f.Conn.Slot, f.BytesMax = 9, 1<<20
+	if a := n.one(f); a.Parcel == nil {
+		t.Errorf("the other connection: %+v", a)
+	}
+}
+
 func TestListOffsetsAndDescribe(t *testing.T) {
 	n := newNode(t, 1)
 	id := n.create("t", 1).Partitions[0].ID

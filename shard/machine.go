@@ -117,10 +117,6 @@ func (m *Machine) Complete(op *core.DiskOp) { op.Owner.Complete(op) }
 // JobDone hands an ended job back to who submitted it.
 func (m *Machine) JobDone(job core.Job) { job.Done() }
 
-// ReleaseSlabs has the store give up slabs of batches that it keeps for readers:
-// a reactor runs out of them.
-func (m *Machine) ReleaseSlabs() { m.store.ReleaseSlabs() }
-
 // storeTickNanos is how often a busy shard lets the store look at its logs: it
 // goes through hundreds of them, and its shortest interval is a millisecond.
 const storeTickNanos = 1_000_000
@@ -135,6 +131,10 @@ func (m *Machine) Tick() {
 	}
 	m.requests = 0
 }
+
+// Relieve gives memory up that is only kept for readers: a reactor found none for
+// a batch.
+func (m *Machine) Relieve() { m.store.Relieve() }
 
 // Flush ends a turn: what advanced is answered, what can be read is read, what
 // was appended goes to the disk, and answers go out.

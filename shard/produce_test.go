@@ -361,3 +361,41 @@ func TestUnavailablePartition(t *testing.T) {
 		t.Errorf("delete: %+v", a)
 	}
 }
+
+// Five batches in flight and the second is refused: those behind it fail too, and
+// sent again in order each is stored once.
+func TestTheTailFailsBehindARefusedBatch(t *testing.T) {
+	n := newNode(t, 1, func(o *Options) { o.MemoryBytes = 16 << 20 }) // a share is 2 MiB
+	id := n.create("t", 1).Partitions[0].ID
+	var batches []proto.Batch
+	for i, size := range []int{1000 << 10, 1000 << 10, 10, 10, 10} {
+		batches = append(batches, n.batch(batchSpec{records: 1, value: size, producer: 4, sequence: int32(i)}))
+	}
+	filler := n.produceRequest(id, batchSpec{records: 1, value: 100 << 10, producer: -1})
+	n.held = true
+	n.send(&filler)
+	for _, b := range batches {
+		r := n.produceBatch(id, b)
+		n.send(&r)
+	}
+	n.held = false
+	n.settle()
+	codes := map[proto.Code]int{}
+	for _, a := range n.answers() {
+		if a.Err != nil {
+			codes[a.Err.Code]++
+		}
+	}
+	if codes[proto.CodeOverloaded] != 1 || codes[proto.CodeOutOfOrderSequence] != 3 {
+		t.Fatalf("refusals %v", codes)
+	}
+	for i, b := range batches {
+		a := n.one(n.produceBatch(id, b))
+		if a.Err != nil || a.Offset != core.Offset(1+i) || a.Duplicate != (i == 0) {
+			t.Errorf("batch %d again: %+v", i, a)
+		}
+	}
+	if got := n.readAll(id); len(got) != 6 {
+		t.Errorf("%d records", len(got))
+	}
+}

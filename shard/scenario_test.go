@@ -273,7 +273,11 @@ func TestSameSeedSameTrace(t *testing.T) {
 			conn := mail.ConnRef{Slot: uint32(random.IntN(5))}
 			switch random.IntN(9) {
 			case 0, 1, 2:
-				r := n.produceRequest(id, batchSpec{records: 1 + random.IntN(3), value: random.IntN(100 << 10), producer: -1})
+				size := 2 << 10
+				if random.IntN(8) == 0 {
+					size = 100 << 10 // large enough to go straight to its segment
+				}
+				r := n.produceRequest(id, batchSpec{records: 1 + random.IntN(3), value: random.IntN(size), producer: -1})
 				r.Conn = conn
 				n.send(&r)
 			case 3, 4:
@@ -310,7 +314,7 @@ func TestSameSeedSameTrace(t *testing.T) {
 		}
 		return trace.Sum64(), answers
 	}
-	for seed := range uint64(3) {
+	for seed := range uint64(2) {
 		first, answers := run(seed)
 		second, _ := run(seed)
 		if first != second || answers < 100 {

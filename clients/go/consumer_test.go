@@ -651,3 +651,47 @@ func TestAssignRefuses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSeekWhilePolling seeks while another goroutine polls: what Poll returns after it was called after Seek is of the new
+// place.
+func TestSeekWhilePolling(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode ConsumerOption) {
+		c := fake(t, 1)
+		c.Create("t", 1)
+		for range 20 {
+			values := make([]string, 500)
+			for i := range values {
+				values[i] = strings.Repeat("x", 100)
+			}
+			store(c, "t", 0, 1, CompressionZstd, values...)
+		}
+		k := consumer(t, connect(t, c), mode, ConsumerPollRecords(100))
+		if err := k.AssignTopic(within(t), "t", StartEarliest()); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error)
+		go func() {
+			for {
+				records, err := k.Poll(context.Background())
+				if err != nil {
+					done <- err
+					return
+				}
+				for i, r := range records {
+					if r.Offset != records[0].Offset+int64(i) {
+						t.Errorf("offset %d behind %d", r.Offset, records[0].Offset)
+					}
+				}
+			}
+		}()
+		for range 300 {
+			if err := k.Seek(within(t), "t", 0, StartOffset(rand.Int64N(10_000))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		k.Close()
+		if err := <-done; !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	})
+}

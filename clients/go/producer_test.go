@@ -476,6 +476,9 @@ func TestTopicRecreated(t *testing.T) {
 	if r, err := p.Send(within(t), &Message{Topic: "t", Partition: one}); err != nil || r.Offset != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
+	if n := c.Requests(proto.CommandInitProducer); n != 1 {
+		t.Errorf("%d producer ids: a namesake needs no other", n)
+	}
 	c.Delete("t")
 	if _, err := p.Send(within(t), &Message{Topic: "t", Partition: one}); !errors.Is(err, ErrUnknownTopic) {
 		t.Error(err)
@@ -642,5 +645,69 @@ func TestProducerOptionFaultsAllAtOnce(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is missing in %v", part, err)
 		}
+	}
+}
+
+// TestRefusalsKeepTheProducerID has a batch refused whose followers are then out of step: they are sent again as they
+// were, under the id they had.
+func TestRefusalsKeepTheProducerID(t *testing.T) {
+	c := fake(t, 1)
+	c.Create("t", 1)
+	var n atomic.Int32
+	c.SetFault(func(m proto.Message) fakebroker.Fault {
+		if _, ok := m.(*proto.ProduceRequest); ok && n.Add(1)%4 == 1 {
+			return fakebroker.Fault{Refuse: &proto.Error{Code: proto.CodeOverloaded}, Delay: 2 * time.Millisecond}
+		}
+		return fakebroker.Fault{}
+	})
+	p := producer(t, connect(t, c), ProducerBatchRecords(1))
+	for i := range 40 {
+		if err := p.SendAsync(within(t), &Message{Topic: "t", Value: fmt.Append(nil, i)}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Close(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if all := values(c, "t", 0); len(all) != 40 || c.Requests(proto.CommandInitProducer) != 1 {
+		t.Errorf("%d records, %d producer ids", len(all), c.Requests(proto.CommandInitProducer))
+	}
+}
+
+// TestBrokerStillRemembers has a batch stored and answered with TIMED_OUT, and its retries refused while others could be
+// sent: were they, the broker would no longer remember where the first one lies.
+func TestBrokerStillRemembers(t *testing.T) {
+	c := fake(t, 1)
+	c.Create("t", 1)
+	var tries atomic.Int32
+	c.SetFault(func(m proto.Message) fakebroker.Fault {
+		r, ok := m.(*proto.ProduceRequest)
+		if !ok || proto.Batch(r.Batch).BaseSequence() != 0 {
+			return fakebroker.Fault{}
+		}
+		switch tries.Add(1) {
+		case 1:
+			return fakebroker.Fault{Delay: 5 * time.Millisecond, Disown: &proto.Error{Code: proto.CodeTimedOut}}
+		case 2, 3, 4:
+			return fakebroker.Fault{Refuse: &proto.Error{Code: proto.CodeOverloaded}}
+		}
+		return fakebroker.Fault{}
+	})
+	p := producer(t, connect(t, c), ProducerBatchRecords(1))
+	for i := range 30 {
+		err := p.SendAsync(within(t), &Message{Topic: "t"}, func(r Result, err error) {
+			if err != nil || r.Offset != int64(i) {
+				t.Errorf("message %d: %+v, %v", i, r, err)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Close(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if tries.Load() != 5 {
+		t.Errorf("%d tries", tries.Load())
 	}
 }

@@ -61,13 +61,6 @@ func (a *Arena) Discard(slab *core.Slab) {
 	a.space.put(a.space.pageOf(slab))
 }
 
-// Low says that less than a quarter of the blocks are free for any class: whoever
-// keeps slabs longer than needed should give some back. Owner only.
-func (a *Arena) Low() bool {
-	s := a.space
-	return 4*(len(s.freeTouched)+len(s.freeUntouched)) < len(s.blocks)
-}
-
 // Trim takes home what was released and returns at most bytesMax of free memory
 // to the kernel. The owner calls it when it is idle; it says how much went back.
 func (a *Arena) Trim(bytesMax int64) int64 {

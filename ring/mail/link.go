@@ -19,8 +19,6 @@ type Arena interface {
 	core.SlabSource
 	// Discard takes back a slab that the reactor got and never handed over.
 	Discard(*core.Slab)
-	// Low says that slabs run short, also while some of a size are left.
-	Low() bool
 }
 
 // Link is everything that one reactor and one shard share. There is one for
@@ -37,10 +35,10 @@ type Link struct {
 
 	Arena Arena
 
-	// SlabsWanted is set by the reactor when its arena runs low, and cleared by the
-	// shard, which then gives up slabs that it only keeps for readers. Without it a
-	// cache full of them would never learn that nothing can come in any more.
-	SlabsWanted atomic.Bool
+	// Starved is set by the reactor when the arena had no slab for a batch. The shard,
+	// whose tail cache keeps slabs of the arena, gives some up at its next turn; without
+	// that, an arena full of slabs of other sizes would refuse batches for good.
+	Starved atomic.Bool
 }
 
 // Views holds the newest View. The shard of the metadata partition publishes,

@@ -149,6 +149,9 @@ func (l *Loop) turn() (worked bool, err error) {
 	}
 	m.Tick()
 	for _, link := range l.links {
+		if link.Starved.Load() && link.Starved.Swap(false) {
+			m.Relieve()
+		}
 		worked = l.receive(link) || worked
 	}
 	for _, in := range l.letters {
@@ -186,9 +189,6 @@ func (l *Loop) turn() (worked bool, err error) {
 
 // receive takes requests of one reactor.
 func (l *Loop) receive(link *mail.Link) bool {
-	if link.SlabsWanted.Load() && link.SlabsWanted.Swap(false) {
-		l.machine.ReleaseSlabs()
-	}
 	count, bytes := 0, 0
 	for count < requestsPerTurn && bytes < bytesPerTurn {
 		n := link.Requests.PopBatch(l.requests[:])
@@ -211,7 +211,7 @@ func (l *Loop) receive(link *mail.Link) bool {
 // waiting reports whether a turn would find work in a ring.
 func (l *Loop) waiting() bool {
 	for _, link := range l.links {
-		if link.Requests.Len() > 0 || link.SlabsWanted.Load() {
+		if link.Requests.Len() > 0 || link.Starved.Load() {
 			return true
 		}
 	}
@@ -298,7 +298,7 @@ func (l *Loop) close() error {
 }
 
 // closeWait is how long a loop that has ended waits for operations in flight.
-const closeWait = 5 * time.Second
+const closeWait = time.Second
 
 // publishSnapshot copies the counters for other threads, when one asked.
 func (l *Loop) publishSnapshot() {

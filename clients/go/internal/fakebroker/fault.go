@@ -14,6 +14,7 @@ type Fault struct {
 	CutAnswer  int           // carry it out, send so many bytes of the answer, end the connection; 0 is off
 	Silent     bool          // carry it out, never answer
 	Refuse     *proto.Error  // carry nothing out, answer with this
+	Disown     *proto.Error  // carry it out, answer with this
 	CorruptCRC bool          // FETCH and DELIVER: flip a bit in the records
 }
 

@@ -65,7 +65,7 @@ func (s *session) answerFetch(id uint64, frame proto.FetchResponse, batches []pr
 		frame.Batches = b
 		if fault.CorruptCRC {
 			frame.Batches = append([]byte(nil), b...)
-			frame.Batches[len(b)-1] ^= 1
+			frame.Batches[len(b)-2] ^= 1 // in the last value: only the checksum tells
 		}
 		if fault.CutAnswer > 0 && !frame.More {
 			s.send(id, fault.CutAnswer, &frame)

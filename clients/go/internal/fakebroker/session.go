@@ -109,6 +109,9 @@ func (s *session) serve(id uint64, request proto.Message) bool {
 	if errors.As(err, &refusal) {
 		answer = refusal
 	}
+	if fault.Disown != nil {
+		answer = fault.Disown
+	}
 	switch {
 	case fault.DropAfter:
 		return false

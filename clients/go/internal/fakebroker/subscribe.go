@@ -117,7 +117,7 @@ func (s *session) push(sub *subscription, add proto.SubscribePartition, stop cha
 		d.Batches = b
 		if fault.CorruptCRC {
 			d.Batches = append([]byte(nil), b...)
-			d.Batches[len(b)-1] ^= 1
+			d.Batches[len(b)-2] ^= 1
 		}
 		offset = b.NextOffset()
 		s.send(sub.id, 0, d)
