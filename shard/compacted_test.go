@@ -14,11 +14,11 @@ import (
 // epochs than the last record read, and is no sign of a log that was cut.
 func TestReadOverCompactedEpochs(t *testing.T) {
 	n := newNode(t, 1)
-	id := n.create("c", 1, "cleanup.policy", "compact", "segment.ms", "1s").Partitions[0].ID
+	id := n.create("c", 1, "cleanup.policy", "compact", "segment.bytes", "1MiB", "max.message.bytes", "512KiB").Partitions[0].ID
 	const records = 3
 	for range 6 { // each time the same keys, in another epoch
 		for range 3 {
-			if a := n.one(n.produceRequest(id, batchSpec{records: records, value: 2000, producer: -1})); a.Err != nil {
+			if a := n.one(n.produceRequest(id, batchSpec{records: records, value: 100 << 10, producer: -1})); a.Err != nil {
 				t.Fatal(a.Err)
 			}
 			n.clock.advance(2 * time.Second)
@@ -38,7 +38,7 @@ func TestReadOverCompactedEpochs(t *testing.T) {
 		if step > 100 {
 			t.Fatalf("compaction has kept the record at %d", first())
 		}
-		if a := n.one(n.produceRequest(id, batchSpec{records: records, value: 2000, producer: -1})); a.Err != nil {
+		if a := n.one(n.produceRequest(id, batchSpec{records: records, value: 100 << 10, producer: -1})); a.Err != nil {
 			t.Fatal(a.Err)
 		}
 		n.clock.advance(10 * time.Minute)
