@@ -234,6 +234,15 @@ func (a *admin) submit(c *change) *proto.Error {
 	return nil
 }
 
+// makesRoom says that a command is taken while the disk is full: deleting a topic and lowering its retention are the ways out.
+func makesRoom(command cluster.Command) bool {
+	switch command.(type) {
+	case *cluster.TopicDelete, *cluster.TopicAlter:
+		return true
+	}
+	return false
+}
+
 // append writes one command as a record of its own batch.
 func (a *admin) append(command cluster.Command) (next core.Offset, refused *proto.Error) {
 	m := a.machine
@@ -259,6 +268,7 @@ func (a *admin) append(command cluster.Command) (next core.Offset, refused *prot
 	m.pools.entry = segment.Entry{
 		Slab: slab, Start: core.BatchRoomBytes, Bytes: uint32(len(batch)), BaseOffset: base, Span: 1,
 		MaxTimestamp: record.Timestamp, RecordsCRC: batch.RecordsCRC(), Level: core.DurabilitySync, AppendTime: m.wall,
+		Reserve: makesRoom(command),
 	}
 	if err := m.store.Append(a.log, &m.pools.entry); err != nil {
 		slab.Release()
