@@ -386,3 +386,34 @@ func TestOffsetsByTime(t *testing.T) {
 		t.Errorf("%d look-ups left", n.machines[0].lookups)
 	}
 }
+
+// A raised durability hides what was written and is not synced yet. Who waits for
+// it meanwhile is woken by the sync, although that shows nothing but what was
+// shown before.
+func TestFetchWaitsThroughARaisedDurability(t *testing.T) {
+	n := newNode(t, 1)
+	topic := n.create("t", 1, "durability", "batch", "flush.ms", "60000")
+	id := topic.Partitions[0].ID
+	produceN(n, id, 2, 1, 10) // the first of a term is synced at any durability
+	p := n.machines[0].partitions[id]
+	if p.highWatermark() != 2 || p.log.DurableOffset() != 1 {
+		t.Fatalf("high watermark %d, durable %d", p.highWatermark(), p.log.DurableOffset())
+	}
+	n.held = true
+	raised := *topic
+	raised.Config.Durability = core.DurabilitySync
+	p.configure(&raised)
+	n.turn()
+	f := n.fetchRequest(id, 1)
+	f.BytesMin, f.Wait = 1, int64(time.Minute)
+	n.send(&f)
+	n.turn()
+	if got := n.answers(); len(got) != 0 {
+		t.Fatalf("answered before the sync: %+v", got)
+	}
+	n.held = false
+	n.settle()
+	if got := n.answers(); len(got) != 1 || len(parcelRecords(t, got[0].Parcel)) != 1 {
+		t.Fatalf("after the sync: %+v", got)
+	}
+}

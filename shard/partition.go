@@ -192,6 +192,9 @@ func (p *partition) configure(topic *core.Topic) {
 	p.topic = topic
 	if p.log != nil {
 		p.store().SetOptions(p.log, logOptions(topic.Config))
+		// A raised durability takes the high watermark back to what is synced, and who
+		// waits for what lies behind it is told when it comes again.
+		p.visible = min(p.visible, p.highWatermark())
 		p.Advanced(p.log) // a lower durability may already be reached
 	}
 }
