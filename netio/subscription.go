@@ -194,7 +194,7 @@ func (sub *subscription) lendAll() {
 // lend tops up what a shard may push, once it has used half of its piece.
 func (sub *subscription) lend(shard core.ShardID) {
 	s, loan := sub.session, &sub.shards[shard]
-	if sub.credit <= 0 || loan.partitions == 0 || s.state != stateOpen || s.full() {
+	if sub.credit <= 0 || loan.partitions == 0 || s.state != stateOpen || s.reactor.draining || s.full() {
 		return
 	}
 	piece := min(sub.credit, lendBytesMax)

@@ -13,8 +13,9 @@ func (f *fetch) waitFor(found int) {
 		return
 	}
 	f.wakeBytes = 0
-	if p.topic.Config.Durability != core.DurabilityNone {
-		// What is appended and not yet visible counts as new: it is not in found.
+	if p.topic.Config.Durability != core.DurabilityNone && p.highWatermark() >= p.hidden {
+		// What is appended and not yet visible counts as new: it is not in found. How
+		// much of it was acked before a raised durability hid it is not known.
 		f.wakeBytes = p.appendedBytes - p.pendingBytes + int64(f.bytesMin-found)
 	}
 	f.waiting = len(p.waiters)
