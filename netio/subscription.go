@@ -96,6 +96,7 @@ func (sub *subscription) forget(id core.PartitionID, at *subscribed) {
 // tell sends a shard something about the subscription that it cannot refuse.
 func (sub *subscription) tell(shard core.ShardID, request mail.Request) {
 	request.Conn, request.ID = sub.session.ref, sub.id
+	sub.session.touched |= 1 << shard
 	sub.session.reactor.must(shard, &request)
 }
 
