@@ -58,6 +58,8 @@ type Folder struct {
 	layout   uint32
 	shards   int
 	journals [][]journalListed // per shard
+
+	journalFiles int // how many each shard should have; a change of the shard count or cut starts can make more
 }
 
 // journalListed is a journal file as meta/layout lists it. One that is missing is
@@ -80,7 +82,7 @@ func OpenFolder(files core.FS, o FolderOptions) (*Folder, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	d := &Folder{fs: files, log: o.Log, rand: o.Rand}
+	d := &Folder{fs: files, log: o.Log, rand: o.Rand, journalFiles: int(o.JournalBytes / o.JournalFileBytes)}
 	identity, err := d.exists(identityPath)
 	if err != nil {
 		return nil, err
