@@ -20,7 +20,7 @@ func openJournal(s *Store, r *journalReplay) (*journal, error) {
 	for _, f := range r.files {
 		file := &journalFile{
 			number: f.listed.number, path: f.path, bytes: f.listed.bytes, generation: f.header.FileGeneration,
-			salt: f.header.Salt, zeroed: max(f.size, FileHeaderBytes), first: f.first,
+			salt: f.header.Salt, zeroed: max(f.size&^(core.DiskAlignment-1), FileHeaderBytes), first: f.first,
 		}
 		if f.bad != nil && f.first == 0 {
 			file.salt = s.random()
