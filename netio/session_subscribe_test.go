@@ -350,3 +350,33 @@ func TestSubscribeModel(t *testing.T) {
 		}
 	})
 }
+
+// A shard that was told of nothing but credit is told of the connection's end too,
+// or it would keep the subscription for ever.
+func TestLostSubscriptionWithCreditOnly(t *testing.T) {
+	b := newBench(t, benchOptions{})
+	s, _ := b.connect()
+	for id := uint64(2); b.reactor.backlogs[0].len() < backlogRequestsMax; {
+		flood, _ := b.connect()
+		for range testSettings().WindowRequests {
+			b.receive(flood, proto.AppendFrame(nil, id, fetch(0, 0)))
+			id++
+		}
+	}
+	b.receive(s, proto.AppendFrame(nil, 50, &proto.SubscribeRequest{Add: []proto.SubscribePartition{subscribe(0, 0, 0)}, CreditBytes: 1000}))
+	b.receive(s, proto.AppendFrame(nil, 51, &proto.CreditRequest{Subscription: 50, Bytes: 1000}))
+	s.Lost()
+	told, ended := false, false
+	for range 100 {
+		b.reactor.Turn()
+		for r, ok := b.links[0].Requests.Pop(); ok; r, ok = b.links[0].Requests.Pop() {
+			if r.Conn == s.ref {
+				told = told || r.Kind == mail.RequestCredit
+				ended = r.Kind == mail.RequestDisconnect
+			}
+		}
+	}
+	if !told || !ended {
+		t.Errorf("told of credit: %v, of the end after it: %v", told, ended)
+	}
+}

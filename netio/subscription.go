@@ -96,6 +96,7 @@ func (sub *subscription) forget(id core.PartitionID, at *subscribed) {
 // tell sends a shard something about the subscription that it cannot refuse.
 func (sub *subscription) tell(shard core.ShardID, request mail.Request) {
 	request.Conn, request.ID = sub.session.ref, sub.id
+	sub.session.touched |= 1 << shard
 	sub.session.reactor.must(shard, &request)
 }
 
@@ -194,7 +195,7 @@ func (sub *subscription) lendAll() {
 // lend tops up what a shard may push, once it has used half of its piece.
 func (sub *subscription) lend(shard core.ShardID) {
 	s, loan := sub.session, &sub.shards[shard]
-	if sub.credit <= 0 || loan.partitions == 0 || s.state != stateOpen || s.full() {
+	if sub.credit <= 0 || loan.partitions == 0 || s.state != stateOpen || s.reactor.draining || s.full() {
 		return
 	}
 	piece := min(sub.credit, lendBytesMax)

@@ -112,7 +112,16 @@ func (j *journal) recycleGather(g *journalGroup) {
 		}
 		bytes := int64(0)
 		if t.last > t.log.sealed.Index {
-			bytes, _ = t.log.unsealedBytes(t.last)
+			var whole bool
+			if bytes, whole = t.log.unsealedBytes(t.last); !whole {
+				// The writer took the chunk since the step that meant to copy it. Until its
+				// write is durable this file holds the only durable copy.
+				flush()
+				j.store.requestFlush(t.log, t.last)
+				k.waiting = append(k.waiting, t)
+				k.ready = false
+				return
+			}
 		}
 		if int64(g.used+len(k.scratch)+2*entry)+bytes > int64(g.limit) {
 			flush()

@@ -40,11 +40,24 @@ func (m *Machine) OpenMetadata() error {
 	if err == nil {
 		err = a.replayErr
 	}
+	if err == nil {
+		err = metadataDamage(log)
+	}
 	if err != nil {
 		return fmt.Errorf("recover the metadata: %w", err)
 	}
 	a.log, a.serving = log, true
 	m.admin = a
+	return nil
+}
+
+// metadataDamage refuses a metadata log with a hole. Partition ids follow from the
+// order of the commands: without one of them, later topics would be given the ids,
+// and with them the records, of others.
+func metadataDamage(log *segment.Log) error {
+	for _, d := range log.Damaged() {
+		return fmt.Errorf("the metadata log is damaged at offsets [%d, %d), so topics cannot be told apart: restore the data folder from a copy: %w", d.Start, d.Next, d.Cause)
+	}
 	return nil
 }
 

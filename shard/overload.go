@@ -55,10 +55,12 @@ func (m *Machine) admit(p *partition, bytes int64) *proto.Error {
 	return nil
 }
 
-// readable says whether bytes more may be read for a connection now.
-func (m *Machine) readable(peer *peer, bytes int64) bool {
-	if m.memory.parcels > 0 && m.memory.parcels+bytes > max(m.options.MemoryBytes/2, memoryShareMin) {
-		return false
-	}
+// readable says whether bytes more may be read now.
+func (m *Machine) readable(bytes int64) bool {
+	return m.memory.parcels == 0 || m.memory.parcels+bytes <= max(m.options.MemoryBytes/2, memoryShareMin)
+}
+
+// readableFor says whether a connection's share has room for bytes more.
+func (m *Machine) readableFor(peer *peer, bytes int64) bool {
 	return peer.parcelBytes == 0 || peer.parcelBytes+bytes <= m.share()
 }
