@@ -58,6 +58,10 @@ func (s *Store) settleFailed() {
 // which keep their generation.
 func (s *Store) rollBack(l *Log) {
 	err, next := l.failure, l.durableIndex+1
+	if l.stateBusy && l.chunkWithSnapshot() != nil { // it goes with its chunk's write
+		l.stateBusy, l.stateBytes, l.stateRetryAt = false, s.options.StateBytes, s.mono+writerRetryNanos
+		l.stopState = false
+	}
 	lost := l.index >= next
 	l.pending.cut(next)
 	l.cutTrims(next)

@@ -387,13 +387,11 @@ func (s *Store) chainWritten(w *writer) {
 			l.pending.mark(c.firstIndex, c.lastIndex, frameWritten|frameDurable)
 		}
 		l.sealed = g.end()
+		s.sealedMoved(l) // before the owner hears of it: what it appends may evict these chunks
 	}
 	s.files.release(g)
 	w.idle()
 	l.advance()
-	if w.sync {
-		s.sealedMoved(l)
-	}
 }
 
 // chainFailed ends the segment at its durable point.
