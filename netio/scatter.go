@@ -15,6 +15,10 @@ const (
 
 	// scatterPartsMax bounds the parts of one request: as many as a topic has partitions.
 	scatterPartsMax = core.PartitionsPerTopicMax
+
+	// scatterResultsMax bounds the results that one reactor gathers at a time: a few
+	// bytes ask for the description of ten thousand partitions.
+	scatterResultsMax = 16 * scatterPartsMax
 )
 
 // parts is a request that is answered partition by partition.
@@ -40,6 +44,7 @@ type scatter struct {
 	count    int
 	next     int
 	inFlight int
+	results  int  // counted in reactor.scatterResults
 	starved  bool // in reactor.starved
 }
 
@@ -52,6 +57,28 @@ func (s *Session) scatter(id uint64, count int, p parts) *scatter {
 	}
 	s.scatters[sc.token] = sc
 	return sc
+}
+
+// gather is scatter for a request whose results are kept until all are there. It
+// refuses the request and returns nil when the reactor gathers too many already.
+func (s *Session) gather(id uint64, count int, p parts) *scatter {
+	r := s.reactor
+	if r.scatterResults > 0 && r.scatterResults+count > scatterResultsMax {
+		s.refuse(id, errOverloaded)
+		return nil
+	}
+	sc := s.scatter(id, count, p)
+	sc.results = count
+	r.scatterResults += count
+	return sc
+}
+
+// dropScatters forgets the requests of a session that is gone.
+func (s *Session) dropScatters() {
+	for _, sc := range s.scatters {
+		s.reactor.scatterResults -= sc.results
+	}
+	s.scatters = nil
 }
 
 // partID is what a part is called in rings: the bit, the token, the part.
@@ -86,6 +113,7 @@ func (sc *scatter) pump() {
 	}
 	if sc.next == sc.count && sc.inFlight == 0 {
 		delete(s.scatters, sc.token)
+		s.reactor.scatterResults -= sc.results
 		s.settle(sc.id)
 		if m := sc.parts.finish(); m != nil {
 			s.push(sc.id, m)
@@ -124,8 +152,10 @@ func (s *Session) listOffsets(id uint64, p []byte) {
 		s.refuse(id, proto.CodeInvalidRequest.Errorf("%d items: one request may have %d; ask in several", count, scatterPartsMax))
 		return
 	}
-	parts.response.Items = make([]proto.ListOffsetsResult, count)
-	s.scatter(id, count, parts).pump()
+	if sc := s.gather(id, count, parts); sc != nil {
+		parts.response.Items = make([]proto.ListOffsetsResult, count)
+		sc.pump()
+	}
 }
 
 type offsetParts struct {
@@ -191,6 +221,10 @@ func (s *Session) describeTopic(id uint64, p []byte) {
 		return
 	}
 	parts := &describeParts{reactor: s.reactor, version: s.in.header.Version, topic: topic}
+	sc := s.gather(id, len(topic.Partitions), parts)
+	if sc == nil {
+		return
+	}
 	parts.response = proto.DescribeTopicResponse{
 		TopicID:    topic.ID,
 		Name:       topic.Name,
@@ -198,7 +232,7 @@ func (s *Session) describeTopic(id uint64, p []byte) {
 		Partitions: make([]proto.PartitionDescription, len(topic.Partitions)),
 		Configs:    topicConfigs(topic),
 	}
-	s.scatter(id, len(topic.Partitions), parts).pump()
+	sc.pump()
 }
 
 type describeParts struct {
