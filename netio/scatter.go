@@ -23,8 +23,10 @@ const (
 
 // parts is a request that is answered partition by partition.
 type parts interface {
-	// build makes the request of a part, or says why there is none.
+	// build makes the request of a part, or says why there is none. It is called
+	// again when the request found no room; sent follows when it did.
 	build(i int, q *mail.Request) (core.ShardID, *proto.Error)
+	sent(i int, q *mail.Request, shard core.ShardID)
 	// fail and take store what became of a part.
 	fail(i int, e *proto.Error)
 	take(i int, a *mail.Answer)
@@ -108,6 +110,7 @@ func (sc *scatter) pump() {
 			}
 			return
 		}
+		sc.parts.sent(sc.next, &q, shard)
 		sc.next++
 		sc.inFlight++
 	}
@@ -193,6 +196,8 @@ func (o *offsetParts) build(i int, q *mail.Request) (core.ShardID, *proto.Error)
 	return o.reactor.shard(partition.ID), nil
 }
 
+func (o *offsetParts) sent(int, *mail.Request, core.ShardID) {}
+
 func (o *offsetParts) fail(i int, e *proto.Error) {
 	o.reactor.stats.fail(e.Code)
 	o.response.Items[i] = proto.ListOffsetsResult{Error: *e, Offset: -1, TimestampMs: -1, LeaderEpoch: -1}
@@ -254,6 +259,8 @@ func (d *describeParts) build(i int, q *mail.Request) (core.ShardID, *proto.Erro
 	q.Wait = d.reactor.settings.RequestTimeout
 	return d.reactor.shard(partition.ID), nil
 }
+
+func (d *describeParts) sent(int, *mail.Request, core.ShardID) {}
 
 func (d *describeParts) fail(i int, e *proto.Error) {
 	d.reactor.stats.fail(e.Code)
