@@ -351,18 +351,23 @@ func TestSubscribeModel(t *testing.T) {
 	})
 }
 
-// A shard that was told of nothing but credit is told of the connection's end too,
-// or it would keep the subscription for ever.
-func TestLostSubscriptionWithCreditOnly(t *testing.T) {
-	b := newBench(t, benchOptions{})
-	s, _ := b.connect()
+// flood fills the way to the first shard, which does not move.
+func (b *bench) flood() {
 	for id := uint64(2); b.reactor.backlogs[0].len() < backlogRequestsMax; {
-		flood, _ := b.connect()
+		s, _ := b.connect()
 		for range testSettings().WindowRequests {
-			b.receive(flood, proto.AppendFrame(nil, id, fetch(0, 0)))
+			b.receive(s, proto.AppendFrame(nil, id, fetch(0, 0)))
 			id++
 		}
 	}
+}
+
+// A shard that hears of a subscription hears of the connection's end too, or it
+// would keep the subscription for ever.
+func TestLostSubscriptionThatFoundNoRoom(t *testing.T) {
+	b := newBench(t, benchOptions{})
+	s, _ := b.connect()
+	b.flood()
 	b.receive(s, proto.AppendFrame(nil, 50, &proto.SubscribeRequest{Add: []proto.SubscribePartition{subscribe(0, 0, 0)}, CreditBytes: 1000}))
 	b.receive(s, proto.AppendFrame(nil, 51, &proto.CreditRequest{Subscription: 50, Bytes: 1000}))
 	s.Lost()
@@ -376,7 +381,26 @@ func TestLostSubscriptionWithCreditOnly(t *testing.T) {
 			}
 		}
 	}
-	if !told || !ended {
-		t.Errorf("told of credit: %v, of the end after it: %v", told, ended)
+	if told && !ended {
+		t.Error("told of credit and not of the end after it")
+	}
+}
+
+// A partition that found no room at first and is refused then is not part of the
+// subscription.
+func TestSubscribeFailsAfterItFoundNoRoom(t *testing.T) {
+	b := newBench(t, benchOptions{})
+	s, c := b.connect()
+	b.flood()
+	c.sent = nil
+	b.receive(s, proto.AppendFrame(nil, 50, &proto.SubscribeRequest{Add: []proto.SubscribePartition{subscribe(0, 0, 0)}, CreditBytes: 1000}))
+	b.views.Publish(&testView{epoch: 6}) // the topic is deleted
+	b.run()
+	m := decode(t, frames(t, c.sent), &proto.SubscribeResponse{})
+	if len(m.Errors) != 1 || m.Errors[0].Error.Code != proto.CodeUnknownTopic {
+		t.Fatalf("%+v", m)
+	}
+	if sub := s.subscriptions[50]; len(sub.partitions) != 0 || sub.shards[0].partitions != 0 || sub.shards[0].lent != 0 {
+		t.Errorf("left over: %d partitions, %+v", len(sub.partitions), sub.shards[0])
 	}
 }

@@ -47,7 +47,7 @@ type subscribed struct {
 	number  uint32
 	cookie  uint32
 	shard   core.ShardID
-	part    int  // of the change that added it
+	part    int  // of the change that adds it, while it waits
 	waiting bool // for the shard's answer; what is pushed before it belongs to an earlier time
 }
 
@@ -96,7 +96,6 @@ func (sub *subscription) forget(id core.PartitionID, at *subscribed) {
 // tell sends a shard something about the subscription that it cannot refuse.
 func (sub *subscription) tell(shard core.ShardID, request mail.Request) {
 	request.Conn, request.ID = sub.session.ref, sub.id
-	sub.session.touched |= 1 << shard
 	sub.session.reactor.must(shard, &request)
 }
 

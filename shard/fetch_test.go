@@ -344,6 +344,22 @@ func TestListOffsetsAndDescribe(t *testing.T) {
 }
 
 // Offsets by time are exact inside batches, compressed ones included.
+func TestLookupTimesOut(t *testing.T) {
+	n := newNode(t, 1)
+	id := n.create("t", 1).Partitions[0].ID
+	produceN(n, id, 1, 1, 10)
+	n.send(&mail.Request{Kind: mail.RequestListOffset, Partition: id, LeaderEpoch: -1, Lookup: mail.LookupTime, Wait: int64(100 * time.Millisecond)})
+	n.clock.advance(110 * time.Millisecond)
+	n.machines[0].Tick()
+	if got := n.answers(); len(got) != 1 || got[0].Err == nil || got[0].Err.Code != proto.CodeTimedOut {
+		t.Fatalf("answers %+v", got)
+	}
+	n.settle()
+	if got := n.answers(); len(got) != 0 || n.machines[0].lookups != 0 || n.machines[0].wheel.armed != 0 {
+		t.Errorf("answers %+v, %d look-ups", got, n.machines[0].lookups)
+	}
+}
+
 func TestOffsetsByTime(t *testing.T) {
 	n := newNode(t, 1)
 	id := n.create("t", 1).Partitions[0].ID

@@ -23,7 +23,10 @@ var (
 
 	errShuttingDown = &proto.Error{Code: proto.CodeShuttingDown, Text: "the broker is shutting down"}
 	errTimedOut     = &proto.Error{Code: proto.CodeTimedOut, Text: "the timeout passed before the topic's durability was reached; the batch may still be stored"}
-	errStorageFull  = &proto.Error{Code: proto.CodeStorageFull, Text: "the disk is full: nothing was stored; delete topics, trim, or add space"}
+	// Of what is no produce. A change of the metadata or a trim may have been written.
+	errTimedOutRequest = &proto.Error{Code: proto.CodeTimedOut, Text: "the timeout passed before the request was carried out; it may still take effect"}
+
+	errStorageFull = &proto.Error{Code: proto.CodeStorageFull, Text: "the disk is full: nothing was stored; delete topics, trim, or add space"}
 )
 
 func overloaded(text string) *proto.Error {
