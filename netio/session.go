@@ -111,7 +111,8 @@ func (s *Session) Lost() {
 	if s.consuming {
 		r.stats.Consumers--
 	}
-	s.scatters, s.subscriptions, s.creating = nil, nil, nil
+	s.dropScatters()
+	s.subscriptions, s.creating = nil, nil
 	s.pendings = pendings{}
 	r.release(s)
 }

@@ -250,3 +250,32 @@ func TestAdminCommands(t *testing.T) {
 		t.Fatal("requests are still under way")
 	}
 }
+
+// Requests of a few bytes must not make the broker keep room for millions of results.
+func TestDescriptionsAreBounded(t *testing.T) {
+	b := newBench(t, benchOptions{})
+	b.view.topics = append(b.view.topics, testTopic(core.TopicID{15: 9}, "wide", core.PartitionsPerTopicMax, 1000))
+	s, c := b.connect()
+	for id := uint64(2); id < 2+100; id++ {
+		b.receive(s, proto.AppendFrame(nil, id, &proto.DescribeTopicRequest{Name: "wide"}))
+	}
+	refused := 0
+	for _, f := range frames(t, c.sent) {
+		e := wantError(t, []frame{f}, f.header.RequestID, proto.CodeOverloaded)
+		if e.WaitMs > 0 {
+			refused++
+		}
+	}
+	if refused != 100-scatterResultsMax/core.PartitionsPerTopicMax {
+		t.Errorf("%d of 100 were refused", refused)
+	}
+	s.Lost()
+	if b.reactor.scatterResults != 0 {
+		t.Errorf("%d results are kept for nobody", b.reactor.scatterResults)
+	}
+	s, c = b.connect()
+	decode(t, b.ask(s, c, 2, &proto.DescribeTopicRequest{Name: "wide"}), &proto.DescribeTopicResponse{})
+	if b.reactor.scatterResults != 0 {
+		t.Errorf("%d results are left over", b.reactor.scatterResults)
+	}
+}

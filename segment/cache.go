@@ -2,7 +2,7 @@ package segment
 
 import "github.com/pulsemq/pulsemq/core"
 
-// cache is the budget of the chunks in memory, first in, first out over all
+// cache is the budget of the closed chunks in memory, first in, first out over all
 // partitions of the shard. Chunks that the segments hold durably are kept for
 // readers until the budget needs them; others are made durable first.
 type cache struct {
@@ -25,7 +25,12 @@ const (
 // when memory for batches has run out, which may be before the budget has.
 func (s *Store) Relieve() { s.cache.evict(relieveBytes) }
 
-func (k *cache) add(c *chunk) {
+// add takes a chunk that was closed. Open ones are not in the list: those of
+// partitions that seldom write would gather at its old end, and evict, which looks
+// at few, would never get past them.
+func (k *cache) add(c *chunk, bytes int64) {
+	c.charged = bytes
+	k.bytes += bytes
 	c.older = k.newest
 	if k.newest != nil {
 		k.newest.newer = c
@@ -35,26 +40,15 @@ func (k *cache) add(c *chunk) {
 	k.newest = c
 }
 
-// renew makes a log's last chunk the newest of all.
-func (k *cache) renew(c *chunk) {
-	if k.newest == c {
-		return
-	}
-	charged := c.charged
-	k.remove(c)
-	k.add(c)
-	k.bytes += charged
-	c.charged = charged
-}
-
-func (k *cache) charge(c *chunk, bytes int64) {
-	k.bytes += bytes - c.charged
-	c.charged = bytes
-	if k.bytes > k.store.options.CacheBytes {
-		k.evict(k.bytes - k.store.options.CacheBytes)
+// bound evicts what the budget does not allow. It is asked again each turn: what
+// was not durable yet may be by then.
+func (k *cache) bound() {
+	if over := k.bytes - k.store.options.CacheBytes; over > 0 {
+		k.evict(over)
 	}
 }
 
+// remove forgets a chunk; one that is open was never added.
 func (k *cache) remove(c *chunk) {
 	k.bytes -= c.charged
 	c.charged = 0
@@ -80,16 +74,10 @@ func (k *cache) evict(n int64) {
 	c := k.oldest
 	for looked := 0; c != nil && n > 0 && looked < evictLookMax; looked++ {
 		newer := c.newer
-		switch c.state {
-		case chunkSealed:
-			n -= c.charged
+		n -= c.charged
+		if c.state == chunkSealed {
 			k.store.dropFirstChunk(c.log, c)
-		case chunkOpen:
-			// The small tail of a quiet partition. It goes behind all others, so that many of
-			// them never hide what can be given up.
-			k.renew(c)
-		default:
-			n -= c.charged
+		} else {
 			k.store.requestFlush(c.log, c.lastIndex)
 		}
 		c = newer

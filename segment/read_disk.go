@@ -117,9 +117,9 @@ func (d *diskRead) fetch(n int) {
 	}
 }
 
-func (d *diskRead) fileReady(g *segment) {
-	if g.fileError != nil {
-		d.end(g.fileError)
+func (d *diskRead) fileReady(_ *segment, err error) {
+	if err != nil {
+		d.end(err)
 		return
 	}
 	d.acquired = true

@@ -37,7 +37,6 @@ type recovery struct {
 	causes   []Hole
 	tail     map[*segment]bool // segments with bytes behind their last frame
 	accepted []located
-	bytes    int64
 }
 
 // OpenLog recovers the log of an existing partition, or makes an empty one. It

@@ -177,7 +177,8 @@ func (a *admin) alter(r *mail.Request, body *proto.AlterTopicRequest) *proto.Err
 // autoCreate makes those of the names that do not exist. Names that cannot be
 // made are left out: the reactor finds that they are not there and says so.
 func (a *admin) autoCreate(r *mail.Request, body *proto.MetadataRequest) {
-	group := &changeGroup{request: *r}
+	group := &changeGroup{}
+	a.machine.await(&group.patience, r)
 	for _, name := range body.Names {
 		command, err := a.metadata.PlanCreate(&proto.CreateTopicRequest{Name: name}, a.machine.ports.TopicIDs(), a.machine.options.Rules)
 		if err != nil {
@@ -191,23 +192,25 @@ func (a *admin) autoCreate(r *mail.Request, body *proto.MetadataRequest) {
 		group.left++
 	}
 	if group.left == 0 {
-		group.answer(a.machine)
+		group.answer()
 	}
 }
 
 // changeGroup is a request that needs several changes.
 type changeGroup struct {
-	request mail.Request
-	left    int
-	err     *proto.Error
+	patience
+	left int
+	err  *proto.Error
 }
 
-func (g *changeGroup) answer(m *Machine) {
-	if g.err != nil {
-		m.refuseRequest(&g.request, g.err)
-		return
+func (g *changeGroup) answer() {
+	switch {
+	case !g.end():
+	case g.err != nil:
+		g.machine.refuseRequest(&g.request, g.err)
+	default:
+		g.machine.answerAdmin(&g.request, nil)
 	}
-	m.answerAdmin(&g.request, nil)
 }
 
 func (m *Machine) answerAdmin(r *mail.Request, body any) {

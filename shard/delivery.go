@@ -42,7 +42,7 @@ func (d *delivery) ReadDone(r *segment.Read) {
 	p.spent(r.Bytes)
 	p.read(r)
 	s.credit += d.reserved - bytes // the last push may overdraw by a batch
-	m.hold(s.peer, bytes-d.reserved)
+	m.settleHold(s.peer, bytes, d.reserved)
 	h.offset, h.lastEpoch, h.state = r.Next, p.epochAt(r.Next-1), shareIdle
 	parcel := m.pack(r)
 	parcel.Owner = d

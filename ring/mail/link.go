@@ -30,7 +30,8 @@ type Link struct {
 	// Shard wakes the shard: the reactor kicks it after it has published requests.
 	Shard Kicker
 	// Reactor wakes the reactor: the shard kicks it after it has published answers.
-	// The server of the reactors sets it before either thread runs.
+	// The server of the reactors sets it before it sends the first request: until
+	// then a shard has nothing to answer.
 	Reactor Kicker
 
 	Arena Arena

@@ -128,11 +128,13 @@ func (n *Node) launch() error {
 	if err != nil {
 		n.fail(err)
 		steps.abandon()
+		n.mu.Lock() // a shard may be on its way still; it finds the gates closed
 		for _, l := range n.loops {
 			if l != nil {
 				l.abandon()
 			}
 		}
+		n.mu.Unlock()
 		<-n.finished
 		n.pool.Close()
 		n.release()

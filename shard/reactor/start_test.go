@@ -3,11 +3,13 @@ package reactor
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -297,6 +299,27 @@ func TestAnotherNodeIDIsRefused(t *testing.T) {
 }
 
 // A journal that cannot be written ends the process: the node says so.
+// oneDriver are disks that serve only the first shard that comes.
+type oneDriver struct {
+	memDisks
+	taken *atomic.Bool
+}
+
+func (d oneDriver) Driver(w core.Waker) (core.DiskDriver, error) {
+	if d.taken.Swap(true) {
+		return nil, errors.New("no more drivers")
+	}
+	return d.memDisks.Driver(w)
+}
+
+// A shard that cannot start ends the others, however far they have come.
+func TestStartFailsOnOneShard(t *testing.T) {
+	node, err := tryStart(oneDriver{memDisks{mem.New()}, new(atomic.Bool)}, testConfig(4, 1), nil)
+	if node != nil || err == nil || !strings.Contains(err.Error(), "no more drivers") {
+		t.Fatalf("%v", err)
+	}
+}
+
 func TestFailedJournalIsFatal(t *testing.T) {
 	fs := mem.New()
 	node, reactors := startNode(t, memDisks{fs}, testConfig(1, 1), nil)

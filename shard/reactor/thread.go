@@ -29,7 +29,9 @@ func (n *Node) thread(id core.ShardID, steps *steps) {
 		return
 	}
 	defer closeMemory(memory)
+	n.mu.Lock()
 	n.loops[id] = loop
+	n.mu.Unlock()
 	steps.done(nil)
 	if steps.passed(stepPartitions) {
 		err = n.openPartitions(loop, steps)
