@@ -144,7 +144,7 @@ func (r *shownReader) runAll(commands []string) {
 		case brokerItself.MatchString(command): // it would serve for ever
 			r.run(strings.Replace(command, "pulsemq", "pulsemq config check", 1))
 		case strings.HasPrefix(command, "bin/pulsebench") && !strings.Contains(command, "--help"): // less of it shows as well that it works
-			r.run(strings.Replace(command, "--records 1000000", "--records 1000", 1) + " --brokers $" + brokersEnv)
+			r.run(shortened(command) + " --brokers $" + brokersEnv)
 		case strings.Contains(command, "--follow"):
 			r.follow(command)
 		case strings.Contains(command, "debug verify"): // documents say to stop it first
@@ -160,6 +160,17 @@ func (r *shownReader) runAll(commands []string) {
 			r.run(command)
 		}
 	}
+}
+
+var benchLength = regexp.MustCompile(` --(records|duration) \S+`)
+
+// shortened is a command of pulsebench that puts less load and ends soon.
+func shortened(command string) string {
+	short := benchLength.ReplaceAllString(command, "")
+	if strings.Contains(short, " consume") {
+		return short
+	}
+	return short + " --duration 200ms"
 }
 
 func (r *shownReader) command(line string) *exec.Cmd {

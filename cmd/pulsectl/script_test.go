@@ -97,8 +97,8 @@ type readyLine struct {
 }
 
 func (b *scriptBroker) start(flags []string) (readyLine, error) {
-	args := append([]string{"--data-dir", b.data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--set", "storage.journal-size=64MiB",
-		"--set", "storage.journal-file-size=16MiB", "--set", "storage.min-free=1MiB"}, flags...)
+	args := append([]string{"--data-dir", b.data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--set", "storage.journal-size=16MiB",
+		"--set", "storage.journal-file-size=4MiB", "--set", "storage.min-free=1MiB"}, flags...)
 	b.cmd = exec.Command(b.program, args...)
 	stderr, err := b.cmd.StderrPipe()
 	if err != nil {
