@@ -171,10 +171,11 @@ func (l *Loop) turn() (worked bool, err error) {
 		}
 		worked = worked || n > 0
 	}
-	worked = l.workers.reap(m.JobDone) > 0 || worked
 	if worked {
 		l.workedAt = l.clock.Monotonic()
 	}
+	// Ended jobs are work, but no reason to sleep less afterwards: the scrubber's never cease.
+	worked = l.workers.reap(m.JobDone) > 0 || worked
 	m.Flush()
 	if err := m.Err(); err != nil {
 		return worked, fmt.Errorf("shard %d: %w", l.id, err)

@@ -87,7 +87,7 @@ func (d *forgetfulDisk) unmount() error {
 	case err := <-ended:
 		return err
 	case <-time.After(30 * time.Second):
-		syscall.Unmount(d.mount, syscall.MNT_DETACH)
+		exec.Command("umount", "-l", d.mount).Run()
 		d.process.Process.Kill()
 		return errors.Join(errors.New("forgetful did not end"), <-ended)
 	}
