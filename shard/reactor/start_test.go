@@ -15,6 +15,7 @@ import (
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
+	"github.com/pulsemq/pulsemq/ring/arena"
 	"github.com/pulsemq/pulsemq/ring/mail"
 	"github.com/pulsemq/pulsemq/segment/disk"
 	"github.com/pulsemq/pulsemq/segment/disk/mem"
@@ -371,6 +372,27 @@ func TestSnapshotsArePublished(t *testing.T) {
 	}
 	if err := node.Stop(5 * time.Second); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What a burst has touched goes back to the kernel, but not between two bursts.
+func TestIdleShardReturnsMemory(t *testing.T) {
+	memory, err := arena.NewLocal(8 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Close()
+	memory.Get(1 << 20).Release()
+	touched := memory.Gauges().TouchedBytes
+	if touched == 0 {
+		t.Fatal("nothing was touched")
+	}
+	l := &Loop{memory: memory, workedAt: 1}
+	if l.trim(int64(trimIdle)); memory.Gauges().TouchedBytes != touched {
+		t.Error("returned too early")
+	}
+	if l.trim(int64(trimIdle) + 1); memory.Gauges().TouchedBytes != 0 {
+		t.Errorf("%d bytes are still touched", memory.Gauges().TouchedBytes)
 	}
 }
 
