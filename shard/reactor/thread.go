@@ -149,6 +149,9 @@ func (n *Node) openPartitions(l *Loop, steps *steps) error {
 		return true
 	})
 	for i, p := range mine {
+		if steps.abandoned() {
+			return ErrStopped
+		}
 		if err := l.machine.Open(p.topic.Partitions[p.number].ID, p.topic, p.number); err != nil {
 			n.mu.Lock()
 			n.Unavailable = append(n.Unavailable, err)
