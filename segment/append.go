@@ -19,7 +19,7 @@ const (
 // reference to the entry's slab. ErrStoreBusy, core.ErrDiskFull and ErrLogFailed
 // leave everything as it was and may be tried again later.
 func (s *Store) Append(l *Log, e *Entry) error {
-	if err := s.appendable(l); err != nil {
+	if err := s.appendable(l); err != nil && !(e.Reserve && err == core.ErrDiskFull) {
 		return err
 	}
 	core.Assert(e.BaseOffset == l.end, "a batch is appended at the end")
@@ -97,11 +97,17 @@ func (s *Store) appended(l *Log, level core.Durability, bytes int64, appendTime 
 		s.placeList = append(s.placeList, l)
 	}
 	l.placeSync = l.placeSync || level == core.DurabilitySync
-	if level != core.DurabilitySync && !l.inUnsyncedList {
+	if level == core.DurabilitySync {
+		if l.inUnsyncedList {
+			s.requestSyncAll(l) // by the prefix rule it waits for those before it
+		}
+		return
+	}
+	if !l.inUnsyncedList {
 		l.inUnsyncedList = true
 		s.unsyncedList = append(s.unsyncedList, l)
 	}
-	if level != core.DurabilitySync && l.unsynced >= l.options.FlushBytes {
+	if l.unsynced >= l.options.FlushBytes {
 		s.requestSync(l)
 	}
 }
@@ -291,7 +297,6 @@ func (s *Store) chunkNew(l *Log, slab *core.Slab, start, limit int) *chunk {
 		firstIndex: l.index + 1, lastIndex: l.index, base: l.end, next: l.end, position: -1, maxTimestamp: TimestampNone,
 	}
 	l.chunks.push(c)
-	s.cache.add(c)
 	return c
 }
 
@@ -308,13 +313,13 @@ func (s *Store) chunkClose(c *chunk) {
 	if l.dirtyBytes += int64(end - c.start); l.dirtyBytes >= s.options.FlushBytes {
 		s.kick(l)
 	}
-	if !c.direct {
-		l.tailAt = end
-	}
-	s.cache.charge(c, int64(end-c.start))
 	if c.direct {
-		s.cache.charge(c, int64(len(c.slab.Bytes)))
+		s.cache.add(c, int64(len(c.slab.Bytes)))
+	} else {
+		l.tailAt = end
+		s.cache.add(c, int64(end-c.start))
 	}
+	s.cache.bound()
 }
 
 // chunkFree gives a chunk's memory back.

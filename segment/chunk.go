@@ -41,12 +41,11 @@ type chunk struct {
 	limit    int // how far the chunk may grow
 	state    chunkState
 
-	frameOpen  bool // a gathering frame is open at used
-	frameUsed  int  // end of its payload so far
-	frameCRC   uint32
-	frameLevel core.Durability
-	frameTime  int64
-	frameBase  core.Offset
+	frameOpen bool // a gathering frame is open at used
+	frameUsed int  // end of its payload so far
+	frameCRC  uint32
+	frameTime int64
+	frameBase core.Offset
 
 	firstIndex, lastIndex core.Index // lastIndex < firstIndex while there is no frame
 	base, next            core.Offset
@@ -61,7 +60,7 @@ type chunk struct {
 	snapshot []byte // derived state at the chunk's end, to become a .state file
 	points   []chunkPoint
 
-	older, newer *chunk // the store's list of all chunks in memory, by age
+	older, newer *chunk // the store's list of closed chunks in memory, by age
 	charged      int64  // bytes charged to the cache budget
 }
 

@@ -58,8 +58,13 @@ func (s *Store) settleFailed() {
 // which keep their generation.
 func (s *Store) rollBack(l *Log) {
 	err, next := l.failure, l.durableIndex+1
+	if l.stateBusy && l.chunkWithSnapshot() != nil { // it goes with its chunk's write
+		l.stateBusy, l.stateBytes, l.stateRetryAt = false, s.options.StateBytes, s.mono+writerRetryNanos
+		l.stopState = false
+	}
 	lost := l.index >= next
 	l.pending.cut(next)
+	l.cutTrims(next)
 	l.cutChunks(next)
 	l.index, l.end = l.durableIndex, l.durable
 	l.writtenIndex, l.written = l.durableIndex, l.durable
@@ -111,6 +116,9 @@ func (l *Log) cutChunks(next core.Index) {
 		// more, but what follows belongs to another generation.
 		end := int(alignUp(int64(c.used)))
 		clear(c.slab.Bytes[c.used:end])
+		if c.state == chunkOpen {
+			s.cache.add(c, int64(end-c.start))
+		}
 		c.state = chunkClosed
 		l.dirtyBytes += int64(end - c.start)
 	}

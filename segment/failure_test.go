@@ -195,3 +195,28 @@ func TestReadErrorIsItsRange(t *testing.T) {
 	}
 	o.check(0)
 }
+
+// A segment write that fails under a state on its way takes the state with it. The
+// next one is taken later, and a clean stop does not wait for the lost one.
+func TestFailureTakesTheStateWithIt(t *testing.T) {
+	r := newRig(t, func(o *rigOptions) { o.store.StateBytes = 1 << 10 })
+	o := r.serve(1)[0]
+	o.append(1, 4000)
+	r.settle()
+	fault := r.fs.Inject(&mem.Fault{Kind: core.DiskCreate, Path: "topics/*"})
+	r.tick(1e6)
+	if fault.Hits() != 1 {
+		t.Fatal("no state was on its way")
+	}
+	for range 5 {
+		r.tick(2e9)
+	}
+	o.append(1, 4000)
+	for range 3 {
+		r.tick(1e9)
+	}
+	if r.store.Stats().StatesWritten == 0 {
+		t.Error("no state is written any more")
+	}
+	r.stop()
+}

@@ -6,9 +6,10 @@ import (
 	"github.com/pulsemq/pulsemq/core"
 )
 
-// fileWaiter is told when a segment's file is open, or why it is not.
+// fileWaiter is told when a segment's file is open, or why it is not. It may use
+// the segment again from within, which begins another open.
 type fileWaiter interface {
-	fileReady(g *segment)
+	fileReady(g *segment, err error)
 }
 
 // files keeps segment files open while they are used and a bounded number after.
@@ -41,11 +42,10 @@ func (k *files) acquire(g *segment, w fileWaiter) bool {
 	}
 	o := &fileOp{files: k, segment: g}
 	o.op = core.DiskOp{Kind: core.DiskOpen, Path: g.path, Owner: o}
-	g.opening, g.fileError = true, nil
+	g.opening = true
 	if !k.store.ports.Disk.Submit(&o.op) {
 		g.opening = false
-		g.fileError = ErrStoreBusy
-		k.ready(g)
+		k.ready(g, ErrStoreBusy)
 	}
 	return false
 }
@@ -58,23 +58,23 @@ func (o *fileOp) Complete(op *core.DiskOp) {
 	g := o.segment
 	g.opening = false
 	if op.Err != nil {
-		g.fileError = fmt.Errorf("open %s: %w", g.path, op.Err)
-	} else {
-		g.file = op.File
-		o.files.open++
+		o.files.ready(g, fmt.Errorf("open %s: %w", g.path, op.Err))
+		return
 	}
-	o.files.ready(g)
+	g.file = op.File
+	o.files.open++
+	o.files.ready(g, nil)
 	o.files.bound()
 }
 
-func (k *files) ready(g *segment) {
+func (k *files) ready(g *segment, err error) {
 	waiters := g.waiters
 	g.waiters = nil
+	if err != nil {
+		g.users -= len(waiters)
+	}
 	for _, w := range waiters {
-		if g.fileError != nil {
-			g.users--
-		}
-		w.fileReady(g)
+		w.fileReady(g, err)
 	}
 	if g.users == 0 && g.file != 0 {
 		k.list(g)

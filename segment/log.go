@@ -126,7 +126,6 @@ type Log struct {
 	stateTerm       core.Term
 	stateGeneration core.Generation
 	stateRetryAt    int64
-	retaining       bool
 
 	retainAt       int64       // monotonic, of the next look for old segments
 	compactAt      int64       // monotonic, before which no compaction begins

@@ -119,6 +119,7 @@ func (l *Log) advance() {
 		}
 		if l.opening != 0 && r.first >= l.opening {
 			l.opening = 0
+			l.store.kick(l) // what gathered behind it may be due
 		}
 		r.pop()
 		moved = true

@@ -117,9 +117,9 @@ func (d *diskRead) fetch(n int) {
 	}
 }
 
-func (d *diskRead) fileReady(g *segment) {
-	if g.fileError != nil {
-		d.end(g.fileError)
+func (d *diskRead) fileReady(_ *segment, err error) {
+	if err != nil {
+		d.end(err)
 		return
 	}
 	d.acquired = true
@@ -178,7 +178,7 @@ func (d *diskRead) parse() {
 	}
 	b := d.slab.Bytes[:d.length]
 	at := int(d.frame - d.start)
-	took := false
+	took, retained := false, false
 	for at < len(b) {
 		if at%core.DiskAlignment != 0 && allZero(b[at:min(len(b), int(alignUp(int64(at))))]) {
 			at = int(alignUp(int64(at)))
@@ -215,9 +215,10 @@ func (d *diskRead) parse() {
 		run, more := r.take(&f, payload, d.limit)
 		if len(run) > 0 && !d.store.copySmall(r, run) {
 			r.Slices = append(r.Slices, run)
-			if !took {
+			if !retained { // a run before this one may have been copied out of the slab
 				d.slab.Retain()
 				r.Slabs = append(r.Slabs, d.slab)
+				retained = true
 			}
 		}
 		took = took || len(run) > 0

@@ -6,7 +6,7 @@ import "github.com/pulsemq/pulsemq/core"
 // oldest on, never the active one, and only when a later state can start the log.
 // The log start moves first, durably.
 func (s *Store) retain(l *Log) {
-	if len(l.segments) < 2 || l.retaining || l.openNeeded && l.index == 0 {
+	if len(l.segments) < 2 || l.openNeeded && l.index == 0 {
 		return
 	}
 	if len(l.trims) == 0 {
@@ -70,7 +70,7 @@ func (l *Log) restorable(n int) bool {
 // removeTrimmed removes the segments that lie before the log start.
 func (s *Store) removeTrimmed(l *Log) {
 	n := 0
-	for n+1 < len(l.segments) && l.segments[n+1].header.BaseOffset <= l.start && l.restorable(n) && l.trimmedDurably() {
+	for n+1 < len(l.segments) && l.segments[n+1].header.BaseOffset <= l.start && l.restorable(n) {
 		if g := l.segments[n]; g.lastIndex > l.sealed.Index || g.users > 0 && g == l.active() {
 			break
 		}

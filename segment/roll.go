@@ -55,23 +55,26 @@ func (j *segmentSave) Done() {
 	}
 }
 
-// jobsMax bounds the small jobs that wait for a worker.
-const jobsMax = 4096
-
-// submitSmall hands a job to the workers, or keeps it for the next turn.
+// submitSmall hands a job to the workers, or keeps it for a later Tick. None may be
+// forgotten: each has somebody waiting for its end. What asks for them bounds
+// them: a log has one state and one deletion, a segment one save and one removal,
+// look-ups are bounded by the requests behind them.
 func (s *Store) submitSmall(j core.Job) {
 	if len(s.jobs) == 0 && s.ports.Workers.Submit(j) {
 		return
 	}
-	if len(s.jobs) < jobsMax {
-		s.jobs = append(s.jobs, j)
-	}
+	s.jobs = append(s.jobs, j)
 }
 
 func (s *Store) submitJobs() {
-	for len(s.jobs) > 0 && s.ports.Workers.Submit(s.jobs[0]) {
-		s.jobs[0] = nil
-		s.jobs = append(s.jobs[:0], s.jobs[1:]...)
+	n := 0
+	for n < len(s.jobs) && s.ports.Workers.Submit(s.jobs[n]) {
+		n++
+	}
+	if n > 0 {
+		rest := copy(s.jobs, s.jobs[n:])
+		clear(s.jobs[rest:])
+		s.jobs = s.jobs[:rest]
 	}
 }
 

@@ -38,14 +38,13 @@ type segment struct {
 	removed       bool
 	readers       int // reads in flight; the file is not removed under them
 
-	file      core.FileID
-	opening   bool
-	users     int
-	fileError error
-	waiters   []fileWaiter
-	older     *segment // in the list of open files without a user
-	newer     *segment
-	listed    bool
+	file    core.FileID
+	opening bool
+	users   int
+	waiters []fileWaiter
+	older   *segment // in the list of open files without a user
+	newer   *segment
+	listed  bool
 }
 
 func (g *segment) stem() string {

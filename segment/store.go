@@ -137,7 +137,7 @@ func (s *Store) SetOptions(l *Log, o LogOptions) {
 	raised := o.Durability > l.options.Durability
 	l.options = o.withDefaults()
 	if raised {
-		s.requestSync(l)
+		s.requestSyncAll(l)
 	}
 }
 
@@ -156,9 +156,7 @@ func (s *Store) Flush(now int64) {
 	if len(s.dropping) > 0 {
 		s.stepDrops()
 	}
-	if over := s.cache.bytes - s.options.CacheBytes; over > 0 {
-		s.cache.evict(over) // again: what was not durable yet may be by now
-	}
+	s.cache.bound()
 	s.placeDirect()
 	s.journal.flush()
 	s.settleFailed()
@@ -180,7 +178,17 @@ func (s *Store) random() uint64 {
 	return x ^ x>>31
 }
 
-// requestSync asks for everything of the log to become durable.
+// requestSyncAll asks for every frame of the log to become durable, also those that
+// wait for the writer or for the choice of their way. Frames that it covers and
+// that went through the journal cost a sync again when they reach the segment, so
+// it is for the rare frame that must be durable behind others that need not be.
+func (s *Store) requestSyncAll(l *Log) {
+	s.requestSync(l)
+	l.syncIndex = l.index
+}
+
+// requestSync asks for what the log has written to become durable. It is repeated
+// by Tick for what is written later.
 func (s *Store) requestSync(l *Log) {
 	if l.pending.count == 0 {
 		return

@@ -53,5 +53,10 @@ func (l *Log) trimmed() bool {
 	return n > 0
 }
 
-// trimmedDurably says that the log start in force is durable.
-func (l *Log) trimmedDurably() bool { return true }
+// cutTrims forgets the moves whose frames were rolled back: other frames get their
+// indexes, and what those make durable is no move.
+func (l *Log) cutTrims(next core.Index) {
+	for n := len(l.trims); n > 0 && l.trims[n-1].index >= next; n-- {
+		l.trims = l.trims[:n-1]
+	}
+}

@@ -53,20 +53,19 @@ func (s *Store) kick(l *Log) {
 	}
 }
 
+// startWriters looks once at each log that was kicked. One that could not start
+// for want of room at the disk kicks itself again: for the next turn, since
+// nothing makes room before this one has ended.
 func (s *Store) startWriters() {
-	for i := 0; i < len(s.kickList); i++ {
+	kicked := len(s.kickList)
+	for i := range kicked {
 		l := s.kickList[i]
 		l.inKickList = false
 		s.startWriter(l)
 	}
-	kept := s.kickList[:0]
-	for _, l := range s.kickList {
-		if l.inKickList { // could not start for want of room: next turn
-			kept = append(kept, l)
-		}
-	}
-	clear(s.kickList[len(kept):])
-	s.kickList = kept
+	n := copy(s.kickList, s.kickList[kicked:])
+	clear(s.kickList[n:])
+	s.kickList = s.kickList[:n]
 }
 
 // writable is how many chunks behind issued may go to the segment now.
@@ -203,14 +202,14 @@ func (s *Store) openSegment(w *writer) {
 	}
 }
 
-func (w *writer) fileReady(g *segment) {
+func (w *writer) fileReady(_ *segment, err error) {
 	s := w.log.store
-	if g.fileError != nil {
-		if errors.Is(g.fileError, ErrStoreBusy) {
+	if err != nil {
+		if errors.Is(err, ErrStoreBusy) {
 			w.idle()
 			return
 		}
-		s.fail(w.log, g.fileError, false)
+		s.fail(w.log, err, false)
 		w.idle()
 		return
 	}
@@ -388,13 +387,11 @@ func (s *Store) chainWritten(w *writer) {
 			l.pending.mark(c.firstIndex, c.lastIndex, frameWritten|frameDurable)
 		}
 		l.sealed = g.end()
+		s.sealedMoved(l) // before the owner hears of it: what it appends may evict these chunks
 	}
 	s.files.release(g)
 	w.idle()
 	l.advance()
-	if w.sync {
-		s.sealedMoved(l)
-	}
 }
 
 // chainFailed ends the segment at its durable point.

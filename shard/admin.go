@@ -40,11 +40,24 @@ func (m *Machine) OpenMetadata() error {
 	if err == nil {
 		err = a.replayErr
 	}
+	if err == nil {
+		err = metadataDamage(log)
+	}
 	if err != nil {
 		return fmt.Errorf("recover the metadata: %w", err)
 	}
 	a.log, a.serving = log, true
 	m.admin = a
+	return nil
+}
+
+// metadataDamage refuses a metadata log with a hole. Partition ids follow from the
+// order of the commands: without one of them, later topics would be given the ids,
+// and with them the records, of others.
+func metadataDamage(log *segment.Log) error {
+	for _, d := range log.Damaged() {
+		return fmt.Errorf("the metadata log is damaged at offsets [%d, %d), so topics cannot be told apart: restore the data folder from a copy: %w", d.Start, d.Next, d.Cause)
+	}
 	return nil
 }
 
@@ -224,6 +237,15 @@ func (a *admin) submit(c *change) *proto.Error {
 	return nil
 }
 
+// makesRoom says that a command is taken while the disk is full: deleting a topic and lowering its retention are the ways out.
+func makesRoom(command cluster.Command) bool {
+	switch command.(type) {
+	case *cluster.TopicDelete, *cluster.TopicAlter:
+		return true
+	}
+	return false
+}
+
 // append writes one command as a record of its own batch.
 func (a *admin) append(command cluster.Command) (next core.Offset, refused *proto.Error) {
 	m := a.machine
@@ -249,6 +271,7 @@ func (a *admin) append(command cluster.Command) (next core.Offset, refused *prot
 	m.pools.entry = segment.Entry{
 		Slab: slab, Start: core.BatchRoomBytes, Bytes: uint32(len(batch)), BaseOffset: base, Span: 1,
 		MaxTimestamp: record.Timestamp, RecordsCRC: batch.RecordsCRC(), Level: core.DurabilitySync, AppendTime: m.wall,
+		Reserve: makesRoom(command),
 	}
 	if err := m.store.Append(a.log, &m.pools.entry); err != nil {
 		slab.Release()

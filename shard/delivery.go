@@ -32,7 +32,8 @@ func (d *delivery) ReadDone(r *segment.Read) {
 		case err != nil:
 			h.fail(err)
 		default: // nothing but frames without records
-			h.offset, h.state = max(h.offset, next), shareIdle
+			// What the client read last says nothing of what is skipped here, which may be of later epochs.
+			h.offset, h.lastEpoch, h.state = max(h.offset, next), -1, shareIdle
 			h.wake()
 		}
 		return

@@ -176,7 +176,8 @@ func (f *fetch) ReadDone(r *segment.Read) {
 		return
 	}
 	if found == 0 { // nothing but frames without records between offset and limit
-		f.offset = max(f.offset, r.Next)
+		// What the client read last says nothing of what is skipped here, which may be of later epochs.
+		f.offset, f.lastEpoch = max(f.offset, r.Next), -1
 		r.Release()
 		f.unhold()
 		if f.offset < p.highWatermark() {

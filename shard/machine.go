@@ -132,6 +132,10 @@ func (m *Machine) Tick() {
 	m.requests = 0
 }
 
+// Relieve gives memory up that is only kept for readers: a reactor found none for
+// a batch.
+func (m *Machine) Relieve() { m.store.Relieve() }
+
 // Flush ends a turn: what advanced is answered, what can be read is read, what
 // was appended goes to the disk, and answers go out.
 func (m *Machine) Flush() {

@@ -35,6 +35,11 @@ type Link struct {
 	Reactor Kicker
 
 	Arena Arena
+
+	// Starved is set by the reactor when the arena had no slab for a batch. The shard,
+	// whose tail cache keeps slabs of the arena, gives some up at its next turn; without
+	// that, an arena full of slabs of other sizes would refuse batches for good.
+	Starved atomic.Bool
 }
 
 // Views holds the newest View. The shard of the metadata partition publishes,

@@ -156,6 +156,9 @@ func (l *Loop) turn() (worked bool, err error) {
 	}
 	m.Tick()
 	for _, link := range l.links {
+		if link.Starved.Load() && link.Starved.Swap(false) {
+			m.Relieve()
+		}
 		worked = l.receive(link) || worked
 	}
 	for _, in := range l.letters {
@@ -215,7 +218,7 @@ func (l *Loop) receive(link *mail.Link) bool {
 // waiting reports whether a turn would find work in a ring.
 func (l *Loop) waiting() bool {
 	for _, link := range l.links {
-		if link.Requests.Len() > 0 {
+		if link.Requests.Len() > 0 || link.Starved.Load() {
 			return true
 		}
 	}

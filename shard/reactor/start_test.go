@@ -153,6 +153,12 @@ func (r *testReactor) create(name string, partitions uint32) *core.Topic {
 
 func (r *testReactor) produce(id core.PartitionID, value string) uint64 {
 	r.t.Helper()
+	return r.produceIn(id, value, nil)
+}
+
+// produceIn sends a batch in a slab that is large enough, or gets one.
+func (r *testReactor) produceIn(id core.PartitionID, value string, slab *core.Slab) uint64 {
+	r.t.Helper()
 	var b proto.BatchBuilder
 	if err := b.Append(&proto.Record{Timestamp: time.Now().UnixMilli(), Value: []byte(value)}); err != nil {
 		r.t.Fatal(err)
@@ -162,7 +168,6 @@ func (r *testReactor) produce(id core.PartitionID, value string) uint64 {
 		r.t.Fatal(err)
 	}
 	arena := r.node.Links[r.index][core.ShardOf(id, len(r.node.Links[r.index]))].Arena
-	slab := arena.Get(core.BatchRoomBytes + len(batch) + core.DiskAlignment)
 	for slab == nil {
 		runtime.Gosched()
 		slab = arena.Get(core.BatchRoomBytes + len(batch) + core.DiskAlignment)
@@ -492,5 +497,50 @@ func TestSpinnerAdapts(t *testing.T) {
 	}
 	if s.current != int64(spinLong) {
 		t.Errorf("spins %d ns although parks are short", s.current)
+	}
+}
+
+// The tail cache keeps slabs of the arena that batches come in through. One slab
+// pins its whole block of memory to one size, so that few of them can keep every
+// batch of another size out: the shard has to give some up when it is told.
+func TestStarvedReactorIsRelieved(t *testing.T) {
+	node, reactors := startNode(t, memDisks{mem.New()}, testConfig(1, 1), nil)
+	r := reactors[0]
+	partition := r.create("t", 1).Partitions[0].ID
+	link := node.Links[0][0]
+	const large, small = 512 << 10, 128 << 10
+	var slabs []*core.Slab
+	for slab := link.Arena.Get(large); slab != nil; slab = link.Arena.Get(large) {
+		slabs = append(slabs, slab)
+	}
+	var sent []uint64
+	for i, slab := range slabs {
+		if i%4 == 0 { // one of each block
+			sent = append(sent, r.produceIn(partition, strings.Repeat("x", 300<<10), slab))
+		} else {
+			link.Arena.Discard(slab)
+		}
+	}
+	for _, id := range sent {
+		if a := r.answer(id); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	if link.Arena.Get(small) != nil {
+		t.Fatal("the blocks were to be pinned")
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		if slab := link.Arena.Get(small); slab != nil {
+			link.Arena.Discard(slab)
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the arena has no memory for another size, and nobody frees any")
+		}
+		link.Starved.Store(true)
+		link.Shard.Kick()
+	}
+	if err := node.Stop(5 * time.Second); err != nil {
+		t.Fatal(err)
 	}
 }
