@@ -2,6 +2,7 @@ package netio
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -122,7 +123,18 @@ func TestAutoCreate(t *testing.T) {
 	if s.pendings.count != 0 || len(s.creating) != 0 {
 		t.Fatal("the request is still under way")
 	}
+	// What lies behind the page is left to the request that asks for that page.
+	asked = nil
+	list := &proto.MetadataRequest{Selection: proto.TopicSelectionNames, PageTopicsMax: 2, Names: []string{"m1", "m2", "m3", "m4", "m5"}}
+	list.Cursor = decode(t, b.ask(s, c, 7, list), &proto.MetadataResponse{}).Cursor
+	if strings.Join(asked, " ") != "m1 m2" {
+		t.Fatalf("asked to create %q", asked)
+	}
+	if b.ask(s, c, 8, list); strings.Join(asked, " ") != "m1 m2 m3 m4" {
+		t.Fatalf("asked to create %q", asked)
+	}
 	// Nothing missing, nothing asked.
+	asked = []string{"gamma"}
 	b.ask(s, c, 6, &proto.MetadataRequest{Selection: proto.TopicSelectionNames, Names: []string{"gamma"}})
 	if len(asked) != 1 {
 		t.Fatalf("asked to create %q", asked)

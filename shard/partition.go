@@ -88,7 +88,7 @@ func (p *partition) leaderEpoch() core.LeaderEpoch { return core.LeaderEpoch(p.l
 func (m *Machine) serve(id core.PartitionID, epoch core.LeaderEpoch) (*partition, *proto.Error) {
 	p := m.partitions[id]
 	switch {
-	case p == nil || p.topic == nil:
+	case p == nil:
 		return nil, proto.CodeUnknownTopic.Errorf("there is no partition with the id %d any more: its topic was deleted; refresh the metadata", id)
 	case m.stopping:
 		return nil, errShuttingDown

@@ -18,7 +18,6 @@ type peer struct {
 	fetches       []*fetch
 	subscriptions []*subscription // in the order of their creation
 	parcelBytes   int64           // out, or being read
-	closed        bool
 
 	// Waiting for the connection's own share of the memory. They are empty while
 	// parcelBytes is 0, so that there is always something whose return lets them on.
@@ -53,7 +52,6 @@ func (m *Machine) disconnect(r *mail.Request) {
 	if p == nil {
 		return
 	}
-	p.closed = true
 	for i := len(p.fetches) - 1; i >= 0; i-- {
 		p.fetches[i].cancel()
 	}

@@ -44,7 +44,10 @@ func run(ctx context.Context, cfg core.Config, log *slog.Logger) error {
 	}
 	defer folder.Close()
 	b.folder = folder
-	if err := b.start(); err != nil {
+	if err := b.start(ctx); err != nil {
+		if errors.Is(err, reactor.ErrStopped) { // as it was told to
+			err = nil
+		}
 		return errors.Join(err, b.stop())
 	}
 	select {
@@ -61,8 +64,8 @@ func run(ctx context.Context, cfg core.Config, log *slog.Logger) error {
 }
 
 // start opens the operators' port first, so that a long recovery can be watched,
-// and the clients' listener last.
-func (b *broker) start() error {
+// and the clients' listener last. A start that takes long ends with ctx.
+func (b *broker) start(ctx context.Context) error {
 	began := time.Now()
 	b.clock = core.NewSystemClock()
 	shardCPUs, reactorCPUs := processors(&b.config.Broker)
@@ -77,7 +80,7 @@ func (b *broker) start() error {
 
 	node, err := reactor.Start(reactor.Options{
 		Config: b.config, Disks: reactor.NewFolderDisks(b.folder, b.log), Clock: b.clock, Log: b.log, CPUs: shardCPUs,
-		Progress: b.progress.note,
+		Progress: b.progress.note, Stop: ctx.Done(),
 	})
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -32,7 +33,12 @@ type Options struct {
 	CPUs []int
 	// Progress is told how far the start has come, from several threads. May be nil.
 	Progress func(Progress)
+	// Stop gives the start up when it is closed; nil never does.
+	Stop <-chan struct{}
 }
+
+// ErrStopped is the end of a start that was given up. The next one begins anew.
+var ErrStopped = errors.New("stopped while starting")
 
 // Progress says how far a start has come.
 type Progress struct {
@@ -143,7 +149,7 @@ func (n *Node) launch() error {
 }
 
 func (n *Node) bringUp(steps *steps) error {
-	if err := steps.wait(); err != nil { // journals replayed, metadata recovered
+	if err := steps.wait(n.options.Stop); err != nil { // journals replayed, metadata recovered
 		return err
 	}
 	home := n.loops[core.ShardOf(core.MetadataPartition, len(n.loops))].machine
@@ -156,7 +162,7 @@ func (n *Node) bringUp(steps *steps) error {
 	}
 	steps.metadata, steps.view = metadata, metadata.View()
 	steps.open(stepPartitions)
-	if err := steps.wait(); err != nil { // partitions open, stores started
+	if err := steps.wait(n.options.Stop); err != nil { // partitions open, stores started
 		return err
 	}
 	slices.SortFunc(n.Unavailable, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
@@ -164,7 +170,7 @@ func (n *Node) bringUp(steps *steps) error {
 		n.options.Log.Error("a partition cannot serve", "err", err)
 	}
 	steps.open(stepServe)
-	return steps.wait() // every shard has taken its first turns, the node is registered
+	return steps.wait(n.options.Stop) // every shard has taken its first turns, the node is registered
 }
 
 // sortOut removes the folders of deleted partitions and puts those of unknown

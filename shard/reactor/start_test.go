@@ -15,6 +15,7 @@ import (
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
+	"github.com/pulsemq/pulsemq/ring/arena"
 	"github.com/pulsemq/pulsemq/ring/mail"
 	"github.com/pulsemq/pulsemq/segment/disk"
 	"github.com/pulsemq/pulsemq/segment/disk/mem"
@@ -298,7 +299,6 @@ func TestAnotherNodeIDIsRefused(t *testing.T) {
 	}
 }
 
-// A journal that cannot be written ends the process: the node says so.
 // oneDriver are disks that serve only the first shard that comes.
 type oneDriver struct {
 	memDisks
@@ -320,6 +320,49 @@ func TestStartFailsOnOneShard(t *testing.T) {
 	}
 }
 
+// stallingDisks let nobody have a driver before they are released.
+type stallingDisks struct {
+	memDisks
+	asked   chan struct{}
+	release chan struct{}
+}
+
+func (d stallingDisks) Driver(w core.Waker) (core.DiskDriver, error) {
+	d.asked <- struct{}{}
+	<-d.release
+	return d.memDisks.Driver(w)
+}
+
+// Who stops a broker that recovers for minutes does not wait for the end of that.
+func TestStartIsGivenUp(t *testing.T) {
+	disks := stallingDisks{memDisks{mem.New()}, make(chan struct{}), make(chan struct{})}
+	stop := make(chan struct{})
+	ended := make(chan error)
+	go func() {
+		_, err := Start(Options{Config: testConfig(2, 1), Disks: disks, Clock: systemClock{time.Now()},
+			Log: slog.New(slog.DiscardHandler), Stop: stop})
+		ended <- err
+	}()
+	<-disks.asked
+	<-disks.asked
+	close(stop)
+	close(disks.release)
+	select {
+	case err := <-ended:
+		if !errors.Is(err, ErrStopped) {
+			t.Fatalf("the start ended with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the start does not end")
+	}
+	// Nothing is left behind that the next start would meet.
+	node, _ := startNode(t, disks.memDisks, testConfig(2, 1), nil)
+	if err := node.Stop(5 * time.Second); err != nil {
+		t.Error(err)
+	}
+}
+
+// A journal that cannot be written ends the process: the node says so.
 func TestFailedJournalIsFatal(t *testing.T) {
 	fs := mem.New()
 	node, reactors := startNode(t, memDisks{fs}, testConfig(1, 1), nil)
@@ -376,6 +419,27 @@ func TestSnapshotsArePublished(t *testing.T) {
 	}
 	if err := node.Stop(5 * time.Second); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What a burst has touched goes back to the kernel, but not between two bursts.
+func TestIdleShardReturnsMemory(t *testing.T) {
+	memory, err := arena.NewLocal(8 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Close()
+	memory.Get(1 << 20).Release()
+	touched := memory.Gauges().TouchedBytes
+	if touched == 0 {
+		t.Fatal("nothing was touched")
+	}
+	l := &Loop{memory: memory, workedAt: 1}
+	if l.trim(int64(trimIdle)); memory.Gauges().TouchedBytes != touched {
+		t.Error("returned too early")
+	}
+	if l.trim(int64(trimIdle) + 1); memory.Gauges().TouchedBytes != 0 {
+		t.Errorf("%d bytes are still touched", memory.Gauges().TouchedBytes)
 	}
 }
 

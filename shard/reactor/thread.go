@@ -85,7 +85,7 @@ func (n *Node) open(id core.ShardID) (*Loop, *arena.Local, error) {
 		Store: store, Clock: n.options.Clock, Workers: workers, Slabs: memory, Out: out, TopicIDs: randomTopicID,
 	}, n.machineOptions(id))
 	loop := &Loop{
-		id: id, machine: m, driver: driver, waker: n.wakers[id], workers: workers, clock: n.options.Clock,
+		id: id, machine: m, driver: driver, waker: n.wakers[id], workers: workers, memory: memory, clock: n.options.Clock,
 		links: links, letters: in, out: out,
 	}
 	spin := spinMax(runtime.NumCPU(), shards+reactors)
@@ -149,6 +149,9 @@ func (n *Node) openPartitions(l *Loop, steps *steps) error {
 		return true
 	})
 	for i, p := range mine {
+		if steps.abandoned() {
+			return ErrStopped
+		}
 		if err := l.machine.Open(p.topic.Partitions[p.number].ID, p.topic, p.number); err != nil {
 			n.mu.Lock()
 			n.Unavailable = append(n.Unavailable, err)
