@@ -76,7 +76,7 @@ func (s *Store) syncLive(f *replayFile, file *journalFile) error {
 	}
 	defer open.Close()
 	if f.bad != nil {
-		s.log.Error("the header of a journal file was damaged and is written again", "file", f.path, "err", f.bad)
+		s.log.Error("the header of a journal file was damaged and is written again", "file", f.path, "error", f.bad)
 		s.stats.JournalDamages++
 		if err := s.writeJournalHeader(open, file); err != nil {
 			return err
@@ -339,7 +339,7 @@ func (p *preparer) Complete(op *core.DiskOp) {
 	p.busy = false
 	if p.failed != nil {
 		// A free file holds nothing that anybody needs: it is tried again.
-		j.store.log.Warn("a journal file could not be prepared", "file", f.path, "err", p.failed)
+		j.store.log.Warn("a journal file could not be prepared", "file", f.path, "error", p.failed)
 		p.retryAt = j.store.mono + writerRetryNanos
 		return
 	}

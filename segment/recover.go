@@ -201,7 +201,7 @@ func (r *recovery) readHeader(g *segment, size int64) (keep bool, err error) {
 	}
 	g.header.Salt = uint64(mark.AppendTime) ^ uint64(markSeal(0, FileHeaderBytes))
 	g.header.BaseIndex = first.Index
-	s.log.Error("a segment's header was damaged and is written again", "file", g.path, "err", err)
+	s.log.Error("a segment's header was damaged and is written again", "file", g.path, "error", err)
 	s.stats.Damages++
 	g.header.Put(b)
 	if _, err := f.WriteAt(b[:FileHeaderBytes], 0); err != nil {
@@ -220,7 +220,7 @@ func (r *recovery) findState() error {
 	want := l.segments[0].header
 	state, bad, err := LatestValidState(s.ports.FS, l.id.dir(), &want, r.usable)
 	for _, c := range bad {
-		s.log.Warn("a state file is damaged; an older one and the log take its place", "log", l.id.String(), "file", c.Name, "err", c.Err)
+		s.log.Warn("a state file is damaged; an older one and the log take its place", "log", l.id.String(), "file", c.Name, "error", c.Err)
 	}
 	whole := l.segments[0].header.BaseIndex <= 1
 	switch {

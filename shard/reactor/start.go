@@ -167,7 +167,7 @@ func (n *Node) bringUp(steps *steps) error {
 	}
 	slices.SortFunc(n.Unavailable, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	for _, err := range n.Unavailable {
-		n.options.Log.Error("a partition cannot serve", "err", err)
+		n.options.Log.Error("a partition cannot serve", "error", err)
 	}
 	steps.open(stepServe)
 	return steps.wait(n.options.Stop) // every shard has taken its first turns, the node is registered

@@ -20,7 +20,7 @@ func (n *Node) thread(id core.ShardID, steps *steps) {
 	runtime.LockOSThread() // and never unlocked: the thread ends with its goroutine
 	if cpus := n.options.CPUs; int(id) < len(cpus) {
 		if err := pinThread(cpus[id]); err != nil {
-			n.options.Log.Warn("a shard runs unpinned", "shard", int(id), "err", err)
+			n.options.Log.Warn("a shard runs unpinned", "shard", int(id), "error", err)
 		}
 	}
 	loop, memory, err := n.open(id)
@@ -44,7 +44,7 @@ func (n *Node) thread(id core.ShardID, steps *steps) {
 		n.fail(err)
 	}
 	if err := loop.close(); err != nil {
-		n.options.Log.Warn("a shard's disk driver did not close", "shard", int(id), "err", err)
+		n.options.Log.Warn("a shard's disk driver did not close", "shard", int(id), "error", err)
 	}
 }
 
