@@ -185,7 +185,7 @@ func (c *Config) resolve(m Machine) {
 		c.Memory.Limit = max(limit, memoryNeed(c.Broker.Shards+c.Broker.Reactors))
 	}
 	if c.Storage.TailCache == 0 {
-		c.Storage.TailCache = max(tailCacheMin, c.Memory.Limit/4/MiB*MiB)
+		c.Storage.TailCache = max(tailCacheMin, c.Memory.Limit/tailCacheShare/MiB*MiB)
 	}
 	if c.Network.AdvertisedHost == "" {
 		c.Network.AdvertisedHost = c.Network.Host

@@ -35,6 +35,12 @@ const (
 
 	tailCacheMin = 8 * MiB
 
+	// tailCacheShare: a sixteenth of memory.limit is the most that the tail cache
+	// can have. A large batch is kept in the slab that it came in, and an eighth of
+	// the limit is for those; with more than half of them in the cache, producers
+	// would be refused for want of slabs.
+	tailCacheShare = 16
+
 	// segmentRoomBytes is what a segment holds beside one largest batch: its header,
 	// the write mark and frame headers, and padding to the disk's unit.
 	segmentRoomBytes = 16 * KiB
@@ -164,7 +170,7 @@ var keys = []Key{
 		"Free space of the data folder's file system below which producers are answered STORAGE_FULL. Reads, trims and deletes go on.",
 		func(c *Config) any { return &c.Storage.MinFree }},
 	{"storage.tail-cache", "auto", Domain{Kind: KindSize, Min: int64(tailCacheMin), Max: int64(16 * TiB), Auto: true},
-		"Memory, of all shards together, that keeps the newest frames for consumers that are caught up. `auto` is a quarter of memory.limit.",
+		"Memory, of all shards together, that keeps the newest frames for consumers that are caught up. `auto` is a sixteenth of memory.limit.",
 		func(c *Config) any { return &c.Storage.TailCache }},
 	{"storage.flush-bytes", "1MiB", Domain{Kind: KindSize, Min: int64(64 * KiB), Max: SegmentExtentBytes},
 		"How many bytes of a partition's small frames gather before they are written to its segment. They are durable in the journal before that.",

@@ -26,12 +26,12 @@ var relations = []Relation{
 				c.Broker.Shards, c.Broker.Reactors, least)
 		}},
 	{"storage.tail-cache", []string{"memory.limit"},
-		"at most half of memory.limit.",
+		"at most a sixteenth of memory.limit: half of the memory that batches come in through, where large ones stay.",
 		func(c *Config) string {
-			if c.Storage.TailCache <= c.Memory.Limit/2 {
+			if c.Storage.TailCache <= c.Memory.Limit/tailCacheShare {
 				return ""
 			}
-			return fmt.Sprintf("allowed is at most half of memory.limit (%v): lower it, or raise memory.limit", c.Memory.Limit)
+			return fmt.Sprintf("allowed is at most a sixteenth of memory.limit (%v): lower it, or raise memory.limit", c.Memory.Limit)
 		}},
 	{"admin.port", []string{"admin.host", "network.port", "network.host"},
 		"another than network.port where both listeners share an address.",

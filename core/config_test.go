@@ -95,7 +95,7 @@ func TestDefaultsAreValidOnEveryMachine(t *testing.T) {
 		}
 	}
 	c := DefaultConfig(testMachine)
-	if c.Broker.Shards != 4 || c.Broker.Reactors != 4 || c.Memory.Limit != 8*GiB || c.Storage.TailCache != 2*GiB {
+	if c.Broker.Shards != 4 || c.Broker.Reactors != 4 || c.Memory.Limit != 8*GiB || c.Storage.TailCache != 512*MiB {
 		t.Errorf("8 processors, 16 GiB: %+v %+v %v", c.Broker, c.Memory, c.Storage.TailCache)
 	}
 }
@@ -187,7 +187,8 @@ func TestRelations(t *testing.T) {
 		{"memory.limit=128MB broker.shards=8", "memory.limit"},
 		{"memory.limit=128MB", ""}, // threads are automatic and adapt
 		{"broker.shards=64 broker.reactors=64", ""},
-		{"memory.limit=1GB storage.tail-cache=600MB", "storage.tail-cache"},
+		{"memory.limit=1GB storage.tail-cache=65MB", "storage.tail-cache"},
+		{"memory.limit=1GB storage.tail-cache=64MB", ""},
 		{"network.port=9080", "admin.port"},
 		{"network.port=9080 admin.host=127.0.0.2", ""},
 		{"network.port=9080 admin.host=0.0.0.0", "admin.port"},

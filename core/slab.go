@@ -67,8 +67,12 @@ func (s *Slab) Recall() {
 	s.refs = 0
 }
 
-// HeapSlabs is a SlabSource on the Go heap, for tools and tests.
+// HeapSlabs is a SlabSource on the Go heap, for tools and tests. What comes home is
+// overwritten, so that a test finds out who still reads it.
 type HeapSlabs struct{}
+
+// heapSlabPoison fills slabs of HeapSlabs that came home.
+const heapSlabPoison = 0xdb
 
 // Get returns a fresh aligned block of the smallest size class that holds n bytes.
 func (HeapSlabs) Get(n int) *Slab {
@@ -81,8 +85,14 @@ func (HeapSlabs) Get(n int) *Slab {
 	return NewSlab(raw[skip:skip+size:skip+size], HeapSlabs{}).Issue()
 }
 
-// Put lets the garbage collector have it.
-func (HeapSlabs) Put(*Slab) {}
+// Put overwrites the slab and lets the garbage collector have it.
+func (HeapSlabs) Put(s *Slab) {
+	b := s.Bytes
+	b[0] = heapSlabPoison
+	for filled := 1; filled < len(b); filled *= 2 {
+		copy(b[filled:], b[:filled])
+	}
+}
 
 // SlabClassBytes is the size class that holds n bytes: a power of two from
 // SlabBytesMin to SlabBytesMax.

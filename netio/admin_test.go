@@ -261,7 +261,7 @@ func TestHealth(t *testing.T) {
 	if err := json.Unmarshal(b, &p); err != nil || status != 503 || p.Ready || p.Stage != "starting" {
 		t.Errorf("at the start: %d %s", status, b)
 	}
-	health.SetProgress(Progress{Stage: "opening partitions", PartitionsDone: 3, PartitionsTotal: 10, BytesDone: 5, BytesTotal: 50})
+	health.SetProgress(Progress{Stage: "opening partitions", PartitionsDone: 3, PartitionsTotal: 10})
 	if status, b := get(t, url+"/readyz"); status != 503 || !strings.Contains(string(b), `"partitions_done":3`) {
 		t.Errorf("under way: %d %s", status, b)
 	}

@@ -12,11 +12,9 @@ import (
 // Progress is how far the start has come.
 type Progress struct {
 	Ready           bool   `json:"ready"`
-	Stage           string `json:"stage"` // for people: "replaying the journals"
+	Stage           string `json:"stage"` // for people: "starting", "journal", "metadata", "partitions", "listening", "ready"
 	PartitionsDone  int    `json:"partitions_done"`
 	PartitionsTotal int    `json:"partitions_total"`
-	BytesDone       int64  `json:"bytes_done"`
-	BytesTotal      int64  `json:"bytes_total"`
 }
 
 // Health answers whether the broker lives and whether it serves.

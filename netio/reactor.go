@@ -34,6 +34,8 @@ type Reactor struct {
 	blocked []*Session // whose output did not all fit the socket
 	starved []*scatter // that found every way full and wait for the next turn
 
+	scatterResults int // of all requests that are being gathered
+
 	flushing bool // inside Flush
 	looks    int  // at the blocked sessions since one of them was unblocked
 	draining bool // the broker is shutting down: new requests are refused

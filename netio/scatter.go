@@ -15,12 +15,18 @@ const (
 
 	// scatterPartsMax bounds the parts of one request: as many as a topic has partitions.
 	scatterPartsMax = core.PartitionsPerTopicMax
+
+	// scatterResultsMax bounds the results that one reactor gathers at a time: a few
+	// bytes ask for the description of ten thousand partitions.
+	scatterResultsMax = 16 * scatterPartsMax
 )
 
 // parts is a request that is answered partition by partition.
 type parts interface {
-	// build makes the request of a part, or says why there is none.
+	// build makes the request of a part, or says why there is none. It is called
+	// again when the request found no room; sent follows when it did.
 	build(i int, q *mail.Request) (core.ShardID, *proto.Error)
+	sent(i int, q *mail.Request, shard core.ShardID)
 	// fail and take store what became of a part.
 	fail(i int, e *proto.Error)
 	take(i int, a *mail.Answer)
@@ -40,6 +46,7 @@ type scatter struct {
 	count    int
 	next     int
 	inFlight int
+	results  int  // counted in reactor.scatterResults
 	starved  bool // in reactor.starved
 }
 
@@ -52,6 +59,28 @@ func (s *Session) scatter(id uint64, count int, p parts) *scatter {
 	}
 	s.scatters[sc.token] = sc
 	return sc
+}
+
+// gather is scatter for a request whose results are kept until all are there. It
+// refuses the request and returns nil when the reactor gathers too many already.
+func (s *Session) gather(id uint64, count int, p parts) *scatter {
+	r := s.reactor
+	if r.scatterResults > 0 && r.scatterResults+count > scatterResultsMax {
+		s.refuse(id, errOverloaded)
+		return nil
+	}
+	sc := s.scatter(id, count, p)
+	sc.results = count
+	r.scatterResults += count
+	return sc
+}
+
+// dropScatters forgets the requests of a session that is gone.
+func (s *Session) dropScatters() {
+	for _, sc := range s.scatters {
+		s.reactor.scatterResults -= sc.results
+	}
+	s.scatters = nil
 }
 
 // partID is what a part is called in rings: the bit, the token, the part.
@@ -81,11 +110,13 @@ func (sc *scatter) pump() {
 			}
 			return
 		}
+		sc.parts.sent(sc.next, &q, shard)
 		sc.next++
 		sc.inFlight++
 	}
 	if sc.next == sc.count && sc.inFlight == 0 {
 		delete(s.scatters, sc.token)
+		s.reactor.scatterResults -= sc.results
 		s.settle(sc.id)
 		if m := sc.parts.finish(); m != nil {
 			s.push(sc.id, m)
@@ -124,8 +155,10 @@ func (s *Session) listOffsets(id uint64, p []byte) {
 		s.refuse(id, proto.CodeInvalidRequest.Errorf("%d items: one request may have %d; ask in several", count, scatterPartsMax))
 		return
 	}
-	parts.response.Items = make([]proto.ListOffsetsResult, count)
-	s.scatter(id, count, parts).pump()
+	if sc := s.gather(id, count, parts); sc != nil {
+		parts.response.Items = make([]proto.ListOffsetsResult, count)
+		sc.pump()
+	}
 }
 
 type offsetParts struct {
@@ -163,6 +196,8 @@ func (o *offsetParts) build(i int, q *mail.Request) (core.ShardID, *proto.Error)
 	return o.reactor.shard(partition.ID), nil
 }
 
+func (o *offsetParts) sent(int, *mail.Request, core.ShardID) {}
+
 func (o *offsetParts) fail(i int, e *proto.Error) {
 	o.reactor.stats.fail(e.Code)
 	o.response.Items[i] = proto.ListOffsetsResult{Error: *e, Offset: -1, TimestampMs: -1, LeaderEpoch: -1}
@@ -191,6 +226,10 @@ func (s *Session) describeTopic(id uint64, p []byte) {
 		return
 	}
 	parts := &describeParts{reactor: s.reactor, version: s.in.header.Version, topic: topic}
+	sc := s.gather(id, len(topic.Partitions), parts)
+	if sc == nil {
+		return
+	}
 	parts.response = proto.DescribeTopicResponse{
 		TopicID:    topic.ID,
 		Name:       topic.Name,
@@ -198,7 +237,7 @@ func (s *Session) describeTopic(id uint64, p []byte) {
 		Partitions: make([]proto.PartitionDescription, len(topic.Partitions)),
 		Configs:    topicConfigs(topic),
 	}
-	s.scatter(id, len(topic.Partitions), parts).pump()
+	sc.pump()
 }
 
 type describeParts struct {
@@ -220,6 +259,8 @@ func (d *describeParts) build(i int, q *mail.Request) (core.ShardID, *proto.Erro
 	q.Wait = d.reactor.settings.RequestTimeout
 	return d.reactor.shard(partition.ID), nil
 }
+
+func (d *describeParts) sent(int, *mail.Request, core.ShardID) {}
 
 func (d *describeParts) fail(i int, e *proto.Error) {
 	d.reactor.stats.fail(e.Code)

@@ -76,6 +76,7 @@ type sessionWindow struct {
 	granted  int64 // as the client was last told
 	enforced int64 // >= granted; what exceeding closes, and what the budget counts
 	barrier  uint64
+	shrunk   int64 // when that PING was sent
 }
 
 // Receive takes the bytes that have arrived. They may begin and end anywhere.
@@ -110,7 +111,8 @@ func (s *Session) Lost() {
 	if s.consuming {
 		r.stats.Consumers--
 	}
-	s.scatters, s.subscriptions, s.creating = nil, nil, nil
+	s.dropScatters()
+	s.subscriptions, s.creating = nil, nil
 	s.pendings = pendings{}
 	r.release(s)
 }

@@ -33,10 +33,16 @@ func (s *Session) metadata(id uint64, p []byte) {
 }
 
 // autoCreate has the topics created that a request names and that do not exist.
-// It returns false when there are none.
+// It returns false when there are none. Only names that the page will show are
+// looked at: a request may hold a million of them.
 func (s *Session) autoCreate(id uint64, m *proto.MetadataRequest) bool {
 	missing := &proto.MetadataRequest{Selection: proto.TopicSelectionNames}
-	for _, name := range m.Names {
+	first, ok := parseListCursor(m.Cursor)
+	if !ok || first > len(m.Names) {
+		return false // the page says so
+	}
+	names := m.Names[first:]
+	for _, name := range names[:min(len(names), pageTopicsMax(m))] {
 		if s.reactor.view.TopicByName(name) == nil && core.TopicNameProblem(name) == "" {
 			missing.Names = append(missing.Names, name)
 		}
@@ -82,10 +88,15 @@ func (s *Session) autoCreated(a *mail.Answer) bool {
 	return true
 }
 
+// pageTopicsMax is how many topics a page may hold.
+func pageTopicsMax(m *proto.MetadataRequest) int {
+	return int(bounded(m.PageTopicsMax, metadataPageTopicsMax))
+}
+
 // metadataPage answers one page.
 func (s *Session) metadataPage(id uint64, m *proto.MetadataRequest) {
 	view := s.reactor.view
-	page := metadataPage{session: s, topicsMax: int(bounded(m.PageTopicsMax, metadataPageTopicsMax))}
+	page := metadataPage{session: s, topicsMax: pageTopicsMax(m)}
 	switch m.Selection {
 	case proto.TopicSelectionAll:
 		last := string(m.Cursor)

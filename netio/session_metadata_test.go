@@ -2,6 +2,7 @@ package netio
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -122,7 +123,18 @@ func TestAutoCreate(t *testing.T) {
 	if s.pendings.count != 0 || len(s.creating) != 0 {
 		t.Fatal("the request is still under way")
 	}
+	// What lies behind the page is left to the request that asks for that page.
+	asked = nil
+	list := &proto.MetadataRequest{Selection: proto.TopicSelectionNames, PageTopicsMax: 2, Names: []string{"m1", "m2", "m3", "m4", "m5"}}
+	list.Cursor = decode(t, b.ask(s, c, 7, list), &proto.MetadataResponse{}).Cursor
+	if strings.Join(asked, " ") != "m1 m2" {
+		t.Fatalf("asked to create %q", asked)
+	}
+	if b.ask(s, c, 8, list); strings.Join(asked, " ") != "m1 m2 m3 m4" {
+		t.Fatalf("asked to create %q", asked)
+	}
 	// Nothing missing, nothing asked.
+	asked = []string{"gamma"}
 	b.ask(s, c, 6, &proto.MetadataRequest{Selection: proto.TopicSelectionNames, Names: []string{"gamma"}})
 	if len(asked) != 1 {
 		t.Fatalf("asked to create %q", asked)
@@ -248,5 +260,34 @@ func TestAdminCommands(t *testing.T) {
 	wantError(t, b.ask(s, c, 12, &proto.DeleteRecordsRequest{TopicID: topicA, BeforeOffset: -2}), 12, proto.CodeInvalidRequest)
 	if s.pendings.count != 0 {
 		t.Fatal("requests are still under way")
+	}
+}
+
+// Requests of a few bytes must not make the broker keep room for millions of results.
+func TestDescriptionsAreBounded(t *testing.T) {
+	b := newBench(t, benchOptions{})
+	b.view.topics = append(b.view.topics, testTopic(core.TopicID{15: 9}, "wide", core.PartitionsPerTopicMax, 1000))
+	s, c := b.connect()
+	for id := uint64(2); id < 2+100; id++ {
+		b.receive(s, proto.AppendFrame(nil, id, &proto.DescribeTopicRequest{Name: "wide"}))
+	}
+	refused := 0
+	for _, f := range frames(t, c.sent) {
+		e := wantError(t, []frame{f}, f.header.RequestID, proto.CodeOverloaded)
+		if e.WaitMs > 0 {
+			refused++
+		}
+	}
+	if refused != 100-scatterResultsMax/core.PartitionsPerTopicMax {
+		t.Errorf("%d of 100 were refused", refused)
+	}
+	s.Lost()
+	if b.reactor.scatterResults != 0 {
+		t.Errorf("%d results are kept for nobody", b.reactor.scatterResults)
+	}
+	s, c = b.connect()
+	decode(t, b.ask(s, c, 2, &proto.DescribeTopicRequest{Name: "wide"}), &proto.DescribeTopicResponse{})
+	if b.reactor.scatterResults != 0 {
+		t.Errorf("%d results are left over", b.reactor.scatterResults)
 	}
 }

@@ -118,6 +118,9 @@ func (s *Session) beginBatch(head *proto.ProduceRequest) {
 	slab := r.links[shard].Arena.Get(core.BatchRoomBytes + size)
 	if slab == nil {
 		r.stats.SlabsRefused++
+		if link := r.links[shard]; !link.Starved.Swap(true) {
+			link.Shard.Kick()
+		}
 		s.refuse(id, errOverloaded)
 		s.skip()
 		return

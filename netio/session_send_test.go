@@ -354,6 +354,27 @@ func TestDrain(t *testing.T) {
 	b.wantEnd(late, c2, 1, proto.CodeShuttingDown)
 }
 
+// A consumer that catches up has credit for hours of pushes: a shutdown ends them.
+func TestDrainEndsPushes(t *testing.T) {
+	b := newBench(t, benchOptions{})
+	s, c := b.connect()
+	const batches, batchBytes = 12, 500 << 10
+	for i := range uint64(batches) {
+		b.ask(s, c, 10+i, produce(0, testBatch(t, 1, batchBytes)))
+	}
+	b.receive(s, proto.AppendFrame(nil, 50, &proto.SubscribeRequest{
+		Add: []proto.SubscribePartition{subscribe(0, 0, 0)}, CreditBytes: 1 << 40}))
+	b.reactor.Drain()
+	c.sent = nil
+	b.run()
+	if got := len(pushes(t, frames(t, c.sent))); got > 3 { // what one piece of credit holds
+		t.Errorf("%d of %d batches were pushed after the drain began", got, batches)
+	}
+	if !b.reactor.Drained() {
+		t.Error("not drained")
+	}
+}
+
 // A keepalive longer than a third of the idle time would never be of use.
 func TestKeepaliveFitsIdleTimeout(t *testing.T) {
 	config := testConfig(t)

@@ -124,7 +124,7 @@ func (p *subscribeParts) build(i int, q *mail.Request) (core.ShardID, *proto.Err
 		return 0, e
 	case add.Offset < 0:
 		return 0, proto.CodeInvalidRequest.Errorf("offset %d: an offset is not negative; LIST_OFFSETS finds the earliest and latest", add.Offset)
-	case sub.partitions[partition.ID] != nil && sub.partitions[partition.ID].part != i:
+	case sub.partitions[partition.ID] != nil:
 		return 0, proto.CodeInvalidRequest.Errorf("partition %d is subscribed already; remove it in the same request to move it", add.Partition)
 	case len(sub.partitions) >= subscriptionPartitionsMax:
 		return 0, &proto.Error{
@@ -133,7 +133,6 @@ func (p *subscribeParts) build(i int, q *mail.Request) (core.ShardID, *proto.Err
 			Limit: subscriptionPartitionsMax,
 		}
 	}
-	shard := p.session.reactor.shard(partition.ID)
 	q.Kind = mail.RequestSubscribe
 	q.Version = p.version
 	q.ID = sub.id
@@ -141,18 +140,20 @@ func (p *subscribeParts) build(i int, q *mail.Request) (core.ShardID, *proto.Err
 	q.Offset = core.Offset(add.Offset)
 	q.LeaderEpoch = core.LeaderEpoch(add.LeaderEpoch)
 	q.LastEpoch = core.LeaderEpoch(add.LastEpoch)
-	if sub.partitions[partition.ID] == nil { // else this part found no room before
-		sub.partitions[partition.ID] = &subscribed{
-			topic:   core.TopicID(add.TopicID),
-			number:  add.Partition,
-			cookie:  add.Cookie,
-			shard:   shard,
-			part:    i,
-			waiting: true,
-		}
-		sub.shards[shard].partitions++
+	return p.session.reactor.shard(partition.ID), nil
+}
+
+func (p *subscribeParts) sent(i int, q *mail.Request, shard core.ShardID) {
+	add, sub := &p.request.Add[i], p.sub
+	sub.partitions[q.Partition] = &subscribed{
+		topic:   core.TopicID(add.TopicID),
+		number:  add.Partition,
+		cookie:  add.Cookie,
+		shard:   shard,
+		part:    i,
+		waiting: true,
 	}
-	return shard, nil
+	sub.shards[shard].partitions++
 }
 
 func (p *subscribeParts) fail(i int, e *proto.Error) {
@@ -167,9 +168,6 @@ func (p *subscribeParts) take(int, *mail.Answer) {}
 func (p *subscribeParts) finish() proto.Message {
 	sub := p.sub
 	sub.change = nil
-	for _, at := range sub.partitions {
-		at.part = -1 // no part of a later change
-	}
 	p.session.push(p.id, &p.response)
 	sub.lendAll()
 	if sub.changes.len() > 0 {

@@ -350,3 +350,57 @@ func TestSubscribeModel(t *testing.T) {
 		}
 	})
 }
+
+// flood fills the way to the first shard, which does not move.
+func (b *bench) flood() {
+	for id := uint64(2); b.reactor.backlogs[0].len() < backlogRequestsMax; {
+		s, _ := b.connect()
+		for range testSettings().WindowRequests {
+			b.receive(s, proto.AppendFrame(nil, id, fetch(0, 0)))
+			id++
+		}
+	}
+}
+
+// A shard that hears of a subscription hears of the connection's end too, or it
+// would keep the subscription for ever.
+func TestLostSubscriptionThatFoundNoRoom(t *testing.T) {
+	b := newBench(t, benchOptions{})
+	s, _ := b.connect()
+	b.flood()
+	b.receive(s, proto.AppendFrame(nil, 50, &proto.SubscribeRequest{Add: []proto.SubscribePartition{subscribe(0, 0, 0)}, CreditBytes: 1000}))
+	b.receive(s, proto.AppendFrame(nil, 51, &proto.CreditRequest{Subscription: 50, Bytes: 1000}))
+	s.Lost()
+	told, ended := false, false
+	for range 100 {
+		b.reactor.Turn()
+		for r, ok := b.links[0].Requests.Pop(); ok; r, ok = b.links[0].Requests.Pop() {
+			if r.Conn == s.ref {
+				told = told || r.Kind == mail.RequestCredit
+				ended = r.Kind == mail.RequestDisconnect
+			}
+		}
+	}
+	if told && !ended {
+		t.Error("told of credit and not of the end after it")
+	}
+}
+
+// A partition that found no room at first and is refused then is not part of the
+// subscription.
+func TestSubscribeFailsAfterItFoundNoRoom(t *testing.T) {
+	b := newBench(t, benchOptions{})
+	s, c := b.connect()
+	b.flood()
+	c.sent = nil
+	b.receive(s, proto.AppendFrame(nil, 50, &proto.SubscribeRequest{Add: []proto.SubscribePartition{subscribe(0, 0, 0)}, CreditBytes: 1000}))
+	b.views.Publish(&testView{epoch: 6}) // the topic is deleted
+	b.run()
+	m := decode(t, frames(t, c.sent), &proto.SubscribeResponse{})
+	if len(m.Errors) != 1 || m.Errors[0].Error.Code != proto.CodeUnknownTopic {
+		t.Fatalf("%+v", m)
+	}
+	if sub := s.subscriptions[50]; len(sub.partitions) != 0 || sub.shards[0].partitions != 0 || sub.shards[0].lent != 0 {
+		t.Errorf("left over: %d partitions, %+v", len(sub.partitions), sub.shards[0])
+	}
+}

@@ -72,17 +72,25 @@ func (r *Reactor) rebalance() {
 	fair := r.windows.fair(r.settings.WindowBytes)
 	for i := range r.slots {
 		s := r.slots[i].session
-		if s == nil || s.state != stateOpen || s.window.barrier != 0 {
+		if s == nil || s.state != stateOpen {
 			continue
 		}
 		w := &s.window
+		if w.barrier != 0 {
+			// One that never says that it has read of its smaller window must not keep the
+			// larger one, or a few of its kind shut everybody else out.
+			if r.now-w.shrunk >= r.settings.HandshakeTimeout {
+				s.enforceWindow()
+			}
+			continue
+		}
 		switch {
 		case scarce && unfair(w.granted, fair):
 			// The client may have sent under the larger window what has not arrived yet.
 			// A PING behind the CREDIT says when it has read it.
 			w.granted = fair
 			s.pushWindow()
-			w.barrier = s.nextServerID()
+			w.barrier, w.shrunk = s.nextServerID(), r.now
 			r.encode.ping = proto.PingRequest{}
 			s.push(w.barrier, &r.encode.ping)
 		case !scarce && fair >= 2*w.granted:

@@ -161,6 +161,25 @@ func TestShrunkWindowBindsAfterItIsRead(t *testing.T) {
 	b.wantEnd(s, c, 12, proto.CodeWindowExceeded)
 }
 
+// A client that does not answer the PING keeps its larger window for the handshake's time and no longer.
+func TestShrunkWindowBindsInTime(t *testing.T) {
+	b := newBench(t, benchOptions{settings: func(s *Settings) { s.WindowBytes, s.WindowBudgetBytes = 8<<20, 1<<20 }})
+	s, _ := b.connect()
+	was := s.window.enforced
+	for !b.reactor.windows.scarce() {
+		b.connect()
+	}
+	b.reactor.Tick()
+	if s.window.barrier == 0 || s.window.enforced != was {
+		t.Fatal("the window is not on its way to be smaller")
+	}
+	b.clock.now.Add(b.reactor.settings.HandshakeTimeout)
+	b.reactor.Tick()
+	if s.window.barrier != 0 || s.window.enforced >= was || s.window.enforced != s.window.granted {
+		t.Fatalf("%d enforced, %d granted, had %d", s.window.enforced, s.window.granted, was)
+	}
+}
+
 // Windows do not change with every connection that comes.
 func TestWindowsChangeSeldom(t *testing.T) {
 	b := newBench(t, benchOptions{settings: func(s *Settings) { s.WindowBytes, s.WindowBudgetBytes = 8<<20, 64<<20 }})

@@ -47,7 +47,7 @@ type subscribed struct {
 	number  uint32
 	cookie  uint32
 	shard   core.ShardID
-	part    int  // of the change that added it
+	part    int  // of the change that adds it, while it waits
 	waiting bool // for the shard's answer; what is pushed before it belongs to an earlier time
 }
 
@@ -194,7 +194,7 @@ func (sub *subscription) lendAll() {
 // lend tops up what a shard may push, once it has used half of its piece.
 func (sub *subscription) lend(shard core.ShardID) {
 	s, loan := sub.session, &sub.shards[shard]
-	if sub.credit <= 0 || loan.partitions == 0 || s.state != stateOpen || s.full() {
+	if sub.credit <= 0 || loan.partitions == 0 || s.state != stateOpen || s.reactor.draining || s.full() {
 		return
 	}
 	piece := min(sub.credit, lendBytesMax)

@@ -19,7 +19,7 @@ const (
 // reference to the entry's slab. ErrStoreBusy, core.ErrDiskFull and ErrLogFailed
 // leave everything as it was and may be tried again later.
 func (s *Store) Append(l *Log, e *Entry) error {
-	if err := s.appendable(l); err != nil {
+	if err := s.appendable(l); err != nil && !(e.Reserve && err == core.ErrDiskFull) {
 		return err
 	}
 	core.Assert(e.BaseOffset == l.end, "a batch is appended at the end")

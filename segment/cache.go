@@ -11,8 +11,19 @@ type cache struct {
 	bytes          int64
 }
 
-// evictLookMax bounds how many chunks one eviction looks at.
-const evictLookMax = 64
+const (
+	// evictLookMax bounds how many chunks one eviction looks at.
+	evictLookMax = 64
+
+	// relieveBytes is how much one relief gives up. A block of memory can serve another
+	// size only when all of its slabs are home, so it is several blocks.
+	relieveBytes = 16 << 20
+)
+
+// Relieve gives up frames that are kept for readers, the oldest first, and has
+// some of the others made durable so that they can be given up next. It is called
+// when memory for batches has run out, which may be before the budget has.
+func (s *Store) Relieve() { s.cache.evict(relieveBytes) }
 
 // add takes a chunk that was closed. Open ones are not in the list: those of
 // partitions that seldom write would gather at its old end, and evict, which looks

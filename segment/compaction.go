@@ -105,7 +105,7 @@ func (s *Store) compactEnded(job *Compaction) {
 	s.stats.CompactRead += uint64(job.Stats.BytesRead)
 	s.stats.CompactWritten += uint64(job.Stats.BytesWritten)
 	if job.Err != nil {
-		s.log.Warn("a compaction failed; nothing has changed", "log", l.id.String(), "err", job.Err)
+		s.log.Warn("a compaction failed; nothing has changed", "log", l.id.String(), "error", job.Err)
 	}
 	for _, number := range job.Irregular {
 		s.log.Warn("compaction leaves a damaged segment alone, and keeps tombstones", "log", l.id.String(), "segment", number)
@@ -175,7 +175,7 @@ func (j *compactSwap) Done() {
 		// A rename whose folder could not be synced may or may not last: recovery
 		// sorts it out by the headers. This process goes on with what it knows.
 		if j.err != nil {
-			s.log.Warn("a compacted segment could not be swapped in", "log", l.id.String(), "err", j.err)
+			s.log.Warn("a compacted segment could not be swapped in", "log", l.id.String(), "error", j.err)
 		}
 		if j.err == nil && l.state != logDropped {
 			s.submitSmall(&fileRemove{store: s, names: []string{o.Path(), indexPath(o)}, dir: o.Dir})

@@ -66,6 +66,8 @@ func newDataFolder(t testing.TB) *dataFolder {
 	two.bytes = append(two.bytes, make([]byte, 2*core.DiskAlignment)...)
 	d.journals = []*journalWriter{one, two}
 
+	folder := &Folder{Incarnation: h.Incarnation, layout: 1, shards: 1, journals: [][]journalListed{{{1, int64(len(one.bytes))}, {2, int64(len(two.bytes))}}}}
+	d.files.put(layoutPath, folder.metaFile(1, folder.layoutBody()))
 	meta := make([]byte, FileHeaderBytes)
 	(&FileHeader{Kind: FileMeta, Incarnation: h.Incarnation}).Put(meta)
 	meta = append(meta, "a cluster id 016"...)

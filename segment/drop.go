@@ -99,7 +99,7 @@ func (j *folderRemove) Run() {
 // Done tells that the files are gone.
 func (j *folderRemove) Done() {
 	if j.err != nil {
-		j.store.log.Warn("a deleted partition's folder could not be removed; the next start tries again", "folder", j.dir, "err", j.err)
+		j.store.log.Warn("a deleted partition's folder could not be removed; the next start tries again", "folder", j.dir, "error", j.err)
 	}
 	if j.done != nil {
 		j.done()

@@ -116,7 +116,7 @@ func TestDumpJSONLines(t *testing.T) {
 			kinds[l.Line]++
 		}
 	}
-	for kind, want := range map[string]int{"file": 9, "frame": 13, "group": 4, "entry": 2, "index": 2, "state": 2} {
+	for kind, want := range map[string]int{"file": 10, "frame": 13, "group": 4, "entry": 2, "index": 2, "state": 2} {
 		if kinds[kind] != want {
 			t.Errorf("%d lines of %s, want %d", kinds[kind], kind, want)
 		}

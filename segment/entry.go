@@ -21,6 +21,9 @@ type Entry struct {
 	RecordsCRC   uint32 // Castagnoli over the record area, bytes [61, end) of the batch
 	Level        core.Durability
 	AppendTime   int64 // wall clock, nanoseconds since the Unix epoch
+
+	// Reserve says that the entry is taken while the disk is full: it makes room.
+	Reserve bool
 }
 
 func (e *Entry) batch() []byte { return e.Slab.Bytes[e.Start : e.Start+e.Bytes] }

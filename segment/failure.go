@@ -13,7 +13,7 @@ func (s *Store) fail(l *Log, err error, ended bool) {
 	if errors.Is(err, core.ErrDiskFull) {
 		s.diskFull()
 	} else {
-		s.log.Error("a segment write failed; the partition returns to its durable point", "log", l.id.String(), "err", err)
+		s.log.Error("a segment write failed; the partition returns to its durable point", "log", l.id.String(), "error", err)
 	}
 	if l.state == logDropped {
 		return

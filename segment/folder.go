@@ -58,6 +58,8 @@ type Folder struct {
 	layout   uint32
 	shards   int
 	journals [][]journalListed // per shard
+
+	journalFiles int // how many each shard should have; a change of the shard count or cut starts can make more
 }
 
 // journalListed is a journal file as meta/layout lists it. One that is missing is
@@ -80,7 +82,7 @@ func OpenFolder(files core.FS, o FolderOptions) (*Folder, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	d := &Folder{fs: files, log: o.Log, rand: o.Rand}
+	d := &Folder{fs: files, log: o.Log, rand: o.Rand, journalFiles: int(o.JournalBytes / o.JournalFileBytes)}
 	identity, err := d.exists(identityPath)
 	if err != nil {
 		return nil, err
@@ -290,18 +292,22 @@ func (d *Folder) salt() uint64 {
 
 // saveMeta replaces a file of meta/ as a whole: written aside, synced, moved.
 func (d *Folder) saveMeta(name string, layout uint32, body []byte) error {
-	h := FileHeader{Kind: FileMeta, Incarnation: d.Incarnation, Layout: layout}
-	b := make([]byte, FileHeaderBytes, FileHeaderBytes+len(body)+4)
-	h.Put(b)
-	b = append(b, body...)
-	b = binary.BigEndian.AppendUint32(b, crcOf(b[FileHeaderBytes:]))
-	if err := writeFile(d.fs, name+newSuffix, b, true); err != nil {
+	if err := writeFile(d.fs, name+newSuffix, d.metaFile(layout, body), true); err != nil {
 		return err
 	}
 	if err := d.fs.Rename(name+newSuffix, name); err != nil {
 		return err
 	}
 	return d.fs.SyncDir(MetaDir)
+}
+
+// metaFile is a file of meta/ around its body.
+func (d *Folder) metaFile(layout uint32, body []byte) []byte {
+	h := FileHeader{Kind: FileMeta, Incarnation: d.Incarnation, Layout: layout}
+	b := make([]byte, FileHeaderBytes, FileHeaderBytes+len(body)+4)
+	h.Put(b)
+	b = append(b, body...)
+	return binary.BigEndian.AppendUint32(b, crcOf(b[FileHeaderBytes:]))
 }
 
 func (d *Folder) loadMeta(name string) (FileHeader, []byte, error) {
@@ -337,7 +343,9 @@ func (d *Folder) loadIdentity() error {
 
 // saveLayout stores the layout: shards u32, and for each the count u32 of its
 // files, and for each of those number u32 and bytes u64.
-func (d *Folder) saveLayout() error {
+func (d *Folder) saveLayout() error { return d.saveMeta(layoutPath, d.layout, d.layoutBody()) }
+
+func (d *Folder) layoutBody() []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(d.shards))
 	for _, list := range d.journals {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(list)))
@@ -346,7 +354,7 @@ func (d *Folder) saveLayout() error {
 			b = binary.BigEndian.AppendUint64(b, uint64(f.bytes))
 		}
 	}
-	return d.saveMeta(layoutPath, d.layout, b)
+	return b
 }
 
 func (d *Folder) loadLayout() error {

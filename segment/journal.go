@@ -433,7 +433,7 @@ func (g *journalGroup) Complete(op *core.DiskOp) {
 	g.waiting--
 	if op.Err != nil && j.err == nil {
 		j.err = fmt.Errorf("%w: %s at %d of %s, group %d: %w", ErrJournalFailed, op.Kind, g.write.Offset, j.current.path, g.sequence, op.Err)
-		j.store.log.Error("the journal failed; nothing in doubt is acked", "err", j.err)
+		j.store.log.Error("the journal failed; nothing in doubt is acked", "error", j.err)
 	}
 	if g.waiting > 0 {
 		return

@@ -20,7 +20,7 @@ func openJournal(s *Store, r *journalReplay) (*journal, error) {
 	for _, f := range r.files {
 		file := &journalFile{
 			number: f.listed.number, path: f.path, bytes: f.listed.bytes, generation: f.header.FileGeneration,
-			salt: f.header.Salt, zeroed: max(f.size, FileHeaderBytes), first: f.first,
+			salt: f.header.Salt, zeroed: max(f.size&^(core.DiskAlignment-1), FileHeaderBytes), first: f.first,
 		}
 		if f.bad != nil && f.first == 0 {
 			file.salt = s.random()
@@ -41,6 +41,9 @@ func openJournal(s *Store, r *journalReplay) (*journal, error) {
 		j.current, j.position = j.live[len(j.live)-1], r.headEnd
 		core.Assert(j.current.number == r.head.listed.number, "the journal goes on in the file with the last group")
 	}
+	if err := j.dropSurplus(); err != nil {
+		return nil, err
+	}
 	if j.current == nil || j.position+core.DiskAlignment > j.current.bytes {
 		if err := j.startFile(); err != nil {
 			return nil, err
@@ -49,6 +52,19 @@ func openJournal(s *Store, r *journalReplay) (*journal, error) {
 	j.sequence = max(r.last, r.sequence) + restartSequences
 	j.written, j.synced = j.sequence, j.sequence
 	return j, j.writeRestart(r.last)
+}
+
+// dropSurplus gives up free files beyond the journal's size.
+func (j *journal) dropSurplus() error {
+	s := j.store
+	for len(j.free) > 1 && len(j.live)+len(j.free) > s.folder.journalFiles {
+		last := len(j.free) - 1
+		if err := s.folder.dropJournal(s.shard, j.free[last].number); err != nil {
+			return fmt.Errorf("one journal file less: %w", err)
+		}
+		j.free = j.free[:last]
+	}
+	return nil
 }
 
 // syncLive makes the groups of a file durable that were accepted from it, and
@@ -60,7 +76,7 @@ func (s *Store) syncLive(f *replayFile, file *journalFile) error {
 	}
 	defer open.Close()
 	if f.bad != nil {
-		s.log.Error("the header of a journal file was damaged and is written again", "file", f.path, "err", f.bad)
+		s.log.Error("the header of a journal file was damaged and is written again", "file", f.path, "error", f.bad)
 		s.stats.JournalDamages++
 		if err := s.writeJournalHeader(open, file); err != nil {
 			return err
@@ -176,6 +192,23 @@ func (d *Folder) addJournal(shard core.ShardID, bytes int64) (journalListed, err
 	}
 	d.journals[shard] = append(d.journals[shard], listed)
 	return listed, d.saveLayout()
+}
+
+// dropJournal takes a free journal file off the list and then removes it: a file that is listed must never be missing.
+func (d *Folder) dropJournal(shard core.ShardID, number uint32) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	kept := make([]journalListed, 0, len(d.journals[shard]))
+	for _, l := range d.journals[shard] {
+		if l.number != number {
+			kept = append(kept, l)
+		}
+	}
+	d.journals[shard] = kept
+	if err := d.saveLayout(); err != nil {
+		return err
+	}
+	return d.fs.RemoveAll(JournalPath(d.layout, shard, number))
 }
 
 // start opens the files for the serving store and begins to prepare those that
@@ -306,7 +339,7 @@ func (p *preparer) Complete(op *core.DiskOp) {
 	p.busy = false
 	if p.failed != nil {
 		// A free file holds nothing that anybody needs: it is tried again.
-		j.store.log.Warn("a journal file could not be prepared", "file", f.path, "err", p.failed)
+		j.store.log.Warn("a journal file could not be prepared", "file", f.path, "error", p.failed)
 		p.retryAt = j.store.mono + writerRetryNanos
 		return
 	}

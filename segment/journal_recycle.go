@@ -28,13 +28,20 @@ type recycler struct {
 	scratch []byte
 }
 
+// recycleDue says that the oldest file is to be emptied: few are free, or more are in use than the journal should have. The
+// latter follows a change of the shard count, and would otherwise grow from each to the next, which copies what is live.
+func (j *journal) recycleDue() bool {
+	live, free := len(j.live), len(j.free)+len(j.prepare.queue)
+	return live >= 2 && (free <= max(1, (live+len(j.free))/4) || live > j.store.folder.journalFiles)
+}
+
 // recycleStep goes on with the work; it is called once per turn.
 func (j *journal) recycleStep() {
 	j.resubmit()
 	j.prepare.step()
 	k := &j.recycle
 	if k.file == nil {
-		if len(j.live) < 2 || len(j.free)+len(j.prepare.queue) > max(1, (len(j.live)+len(j.free))/4) {
+		if !j.recycleDue() {
 			return
 		}
 		k.file, k.next, k.copied, k.emitted = j.live[0], 0, 0, 0

@@ -146,6 +146,10 @@ func scanJournalFile(d *Folder, shard core.ShardID, listed journalListed) (*repl
 		}
 	}
 	salted := f.bad == nil
+	if !salted {
+		// The header is hurt: the newest group says which ones belong together.
+		f.header.Salt, f.header.FileGeneration, salted = newestGroup(&w, d.layout, shard)
+	}
 	for at := int64(FileHeaderBytes); at < size; {
 		b := w.view(at, core.DiskAlignment)
 		if allZero(b) {
@@ -159,10 +163,6 @@ func scanJournalFile(d *Folder, shard core.ShardID, listed journalListed) (*repl
 		}
 		if err == nil {
 			f.maxGen = max(f.maxGen, h.FileGeneration)
-		}
-		if err == nil && !salted && at == FileHeaderBytes {
-			// The header is hurt: the group that follows it says which ones belong together.
-			f.header.Salt, f.header.FileGeneration, salted = h.Salt, h.FileGeneration, true
 		}
 		if err != nil || h.Layout != d.layout || h.Shard != shard || h.Salt != f.header.Salt || h.FileGeneration != f.header.FileGeneration || h.Bytes > core.JournalGroupBytesMax {
 			at += core.DiskAlignment
@@ -182,6 +182,19 @@ func scanJournalFile(d *Folder, shard core.ShardID, listed journalListed) (*repl
 		return nil, fmt.Errorf("%s: %w", name, w.err)
 	}
 	return f, nil
+}
+
+// newestGroup is the salt and file generation of the group with the highest
+// sequence in a file. Groups of the file's earlier lives have lower ones.
+func newestGroup(w *scanWindow, layout uint32, shard core.ShardID) (salt uint64, generation uint32, found bool) {
+	var sequence uint64
+	for at := int64(FileHeaderBytes); at < w.size; at += core.DiskAlignment {
+		h, err := ParseGroupHeader(w.view(at, GroupHeaderBytes))
+		if err == nil && h.Layout == layout && h.Shard == shard && h.Sequence > sequence {
+			salt, generation, sequence = h.Salt, h.FileGeneration, h.Sequence
+		}
+	}
+	return salt, generation, sequence > 0
 }
 
 // findFloor finds the newest record of which groups recycling has freed.

@@ -102,19 +102,16 @@ func (s *JournalScanner) Open(r io.ReaderAt, size int64, want *FileHeader) error
 	return nil
 }
 
-// salvage opens a journal file whose header is lost: its first group says which
+// salvage opens a journal file whose header is lost: its newest group says which
 // groups belong together. False: there is no group.
 func (s *JournalScanner) salvage(r io.ReaderAt, size int64, want *FileHeader) bool {
 	w := s.window
 	w.reset(r, size)
 	*s = JournalScanner{window: w, Holes: s.Holes[:0], Header: *want, at: FileHeaderBytes, End: FileHeaderBytes}
-	h, err := ParseGroupHeader(s.window.view(FileHeaderBytes, GroupHeaderBytes))
-	if err != nil || h.Layout != want.Layout || h.Shard != want.Shard {
-		s.done = true
-		return false
-	}
-	s.Header.Salt, s.Header.FileGeneration = h.Salt, h.FileGeneration
-	return true
+	var found bool
+	s.Header.Salt, s.Header.FileGeneration, found = newestGroup(&s.window, want.Layout, want.Shard)
+	s.done = !found
+	return found
 }
 
 // Expect tells the sequence with which this file continues the journal, from the

@@ -48,7 +48,7 @@ func (d *Folder) changeShards(o *FolderOptions) error {
 			journals[shard] = append(journals[shard], journalListed{uint32(n + 1), o.JournalFileBytes})
 		}
 	}
-	next := &Folder{fs: d.fs, log: d.log, rand: d.rand, Incarnation: d.Incarnation, ClusterID: d.ClusterID, layout: layout, shards: o.Shards, journals: journals}
+	next := &Folder{fs: d.fs, log: d.log, rand: d.rand, Incarnation: d.Incarnation, ClusterID: d.ClusterID, layout: layout, shards: o.Shards, journals: journals, journalFiles: d.journalFiles}
 	if err := next.createJournals(layout, journals); err != nil {
 		return err
 	}

@@ -214,11 +214,8 @@ func (s *Store) copySmall(r *Read, run []byte) bool {
 // segmentAt is the segment that holds an offset, or nil.
 func (l *Log) segmentAt(offset core.Offset) *segment {
 	i := sort.Search(len(l.segments), func(i int) bool { return l.segments[i].header.BaseOffset > offset })
-	for i--; i >= 0; i-- {
-		if g := l.segments[i]; g.next > offset {
-			return g
-		}
-		break
+	if i == 0 || l.segments[i-1].next <= offset {
+		return nil
 	}
-	return nil
+	return l.segments[i-1]
 }

@@ -172,7 +172,7 @@ func (d *diskRead) parse() {
 			d.end(d.err)
 			return
 		}
-		d.store.log.Error("a read failed", "file", g.path, "position", d.start, "err", d.err)
+		d.store.log.Error("a read failed", "file", g.path, "position", d.start, "error", d.err)
 		d.end(&CorruptError{Start: r.Next, Next: d.offsetBehind(d.start + int64(d.length)), Cause: d.err})
 		return
 	}
@@ -215,7 +215,7 @@ func (d *diskRead) parse() {
 		run, more := r.take(&f, payload, d.limit)
 		if len(run) > 0 && !d.store.copySmall(r, run) {
 			r.Slices = append(r.Slices, run)
-			if !retained {
+			if !retained { // a run before this one may have been copied out of the slab
 				d.slab.Retain()
 				r.Slabs = append(r.Slabs, d.slab)
 				retained = true
@@ -271,7 +271,7 @@ func (d *diskRead) damage(position int64, h *FrameHeader, cause error) {
 	}
 	next = max(next, start+1)
 	d.store.stats.Damages++
-	d.store.log.Error("a read met damage", "file", d.segment.path, "position", position, "offsets", fmt.Sprintf("[%d, %d)", start, next), "err", cause)
+	d.store.log.Error("a read met damage", "file", d.segment.path, "position", position, "offsets", fmt.Sprintf("[%d, %d)", start, next), "error", cause)
 	l.damaged = append(l.damaged, DamageRange{Start: start, Next: next, Cause: cause})
 	if start > r.Offset {
 		// What lies before is good; the reader meets the range with its next read.

@@ -82,6 +82,7 @@ type rigT interface {
 func newRig(t rigT, change func(*rigOptions)) *rig {
 	o := rigOptions{folder: smallFolder(1), log: LogOptions{Durability: core.DurabilitySync}, slabs: core.HeapSlabs{}}
 	o.store.FreeBytesLow, o.store.FreeBytesHigh = 1, 2
+	o.store.RetainNanos = 1 // each tick looks for old segments
 	if change != nil {
 		change(&o)
 	}

@@ -51,7 +51,7 @@ func (j *segmentSave) Run() {
 // Done logs what went wrong.
 func (j *segmentSave) Done() {
 	if j.err != nil && !errors.Is(j.err, fs.ErrNotExist) {
-		j.store.log.Warn("the files of an ended segment could not be settled", "segment", j.stem, "err", j.err)
+		j.store.log.Warn("the files of an ended segment could not be settled", "segment", j.stem, "error", j.err)
 	}
 }
 
@@ -127,7 +127,7 @@ func (s *Store) writeState(l *Log, c *chunk) {
 			return
 		}
 		if w.Err != nil {
-			s.log.Warn("a state file could not be written", "log", l.id.String(), "err", w.Err)
+			s.log.Warn("a state file could not be written", "log", l.id.String(), "error", w.Err)
 			l.stateBytes = s.options.StateBytes
 			l.stateRetryAt = s.mono + writerRetryNanos
 			return
@@ -195,6 +195,6 @@ func (j *fileRemove) Run() {
 // Done logs what went wrong.
 func (j *fileRemove) Done() {
 	if j.err != nil {
-		j.store.log.Warn("files could not be removed", "files", j.names, "err", j.err)
+		j.store.log.Warn("files could not be removed", "files", j.names, "error", j.err)
 	}
 }

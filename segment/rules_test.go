@@ -176,7 +176,6 @@ func TestNoneIsReachedInMemory(t *testing.T) {
 type recordingDisk struct {
 	core.Disk
 	t       testing.TB
-	paths   map[core.FileID]string
 	written map[string]int64 // up to where each file was written
 	rewrote int
 }

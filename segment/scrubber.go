@@ -103,7 +103,7 @@ func (s *Store) scrubEnded(j *Scrub) {
 	s.stats.ScrubBytes += uint64(max(j.BytesRead, 0))
 	if j.Err != nil && !g.removing {
 		s.stats.ScrubDamages++
-		s.log.Error("a sealed segment cannot be read again", "file", j.Path, "err", j.Err)
+		s.log.Error("a sealed segment cannot be read again", "file", j.Path, "error", j.Err)
 	}
 	for _, h := range j.Holes {
 		s.stats.ScrubDamages++

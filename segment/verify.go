@@ -169,10 +169,33 @@ func (v *verifier) meta() error {
 		h, _ := ParseFileHeader(b)
 		v.owned(name, &h)
 	}
+	for _, name := range []string{identityPath, layoutPath} {
+		if !slices.ContainsFunc(entries, func(e core.DirEntry) bool { return path.Join(MetaDir, e.Name) == name }) {
+			v.report.damaged(name, "is missing")
+		}
+	}
+	v.listed()
 	if !v.known {
 		v.report.damaged(MetaDir, "no file says which incarnation the folder is")
 	}
 	return nil
+}
+
+// listed looks for the journal files that must be there. A list that is damaged
+// has been reported.
+func (v *verifier) listed() {
+	d := &Folder{fs: v.files}
+	if d.loadIdentity() != nil || d.loadLayout() != nil {
+		return
+	}
+	for shard, list := range d.journals {
+		for _, l := range list {
+			name := JournalPath(d.layout, core.ShardID(shard), l.number)
+			if ok, err := d.exists(name); err == nil && !ok {
+				v.report.damaged(name, "is missing, and %s lists it", layoutPath)
+			}
+		}
+	}
 }
 
 // owned compares a file's incarnation with the folder's.

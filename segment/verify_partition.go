@@ -326,15 +326,20 @@ func (p *partitionVerifier) judgeIndex(v *verifiedSegment) {
 func (p *partitionVerifier) judgeHoles() {
 	for i := range p.segments {
 		v := &p.segments[i]
+		// From the next segment's base on nothing in this one counts: recovery ends a
+		// segment where a cut frame left something in its last block.
+		left := func(h *Hole) bool {
+			return i+1 < len(p.segments) && h.IndexFirst >= p.segments[i+1].header.BaseIndex
+		}
 		for _, h := range v.holes {
-			p.report.damage(holeLine(v.name, h, v.header.Partition, p.isTorn(&h)))
+			p.report.damage(holeLine(v.name, h, v.header.Partition, left(&h) || p.isTorn(&h)))
 		}
 		if v.torn {
 			h := v.tail
 			if h.IndexNext == h.IndexFirst {
 				h.IndexNext++ // at least one frame was being written
 			}
-			p.report.damage(holeLine(v.name, v.tail, v.header.Partition, p.isTorn(&h)))
+			p.report.damage(holeLine(v.name, v.tail, v.header.Partition, left(&h) || p.isTorn(&h)))
 		}
 	}
 }

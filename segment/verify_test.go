@@ -119,7 +119,9 @@ func TestVerifyFindsMistakes(t *testing.T) {
 			third.write(5, func() {})
 			d.files.put(d.dir+"/"+SegmentName(4, 6)+LogExtension, third.bytes)
 		}, true, "indexes [4, 6)", true},
-		"journal file lost": {func(d *dataFolder) { delete(d.files.live, JournalPath(1, 0, 1)) }, false, "", false},
+		"journal file lost":     {func(d *dataFolder) { delete(d.files.live, JournalPath(1, 0, 1)) }, true, "is missing, and meta/layout lists it", false},
+		"list of journals lost": {func(d *dataFolder) { delete(d.files.live, layoutPath) }, true, "meta/layout: is missing", false},
+		"identity lost":         {func(d *dataFolder) { delete(d.files.live, identityPath) }, true, "meta/identity: is missing", false},
 		"middle of the journal lost": {func(d *dataFolder) {
 			j := newJournalWriter(d.journals[1].header, 14)
 			j.header.FileNumber = 3
@@ -195,6 +197,7 @@ func TestVerifyVoidGenerations(t *testing.T) {
 // TestVerifyAfterCompaction verifies after each step of swapping a pass's outputs in.
 func TestVerifyAfterCompaction(t *testing.T) {
 	meta := newDataFolder(t).files.get(t, "meta/identity")
+	folder := &Folder{Incarnation: testHeader(1, 0, 1).Incarnation, layout: 1, shards: 1, journals: [][]journalListed{nil}}
 	for n, steps := 0, 1; n <= steps; n++ {
 		l := newKeyedLog(t)
 		for range 3 {
@@ -212,6 +215,7 @@ func TestVerifyAfterCompaction(t *testing.T) {
 		l.swap(c, n)
 		files := newFolder()
 		files.put("meta/identity", meta)
+		files.put(layoutPath, folder.metaFile(1, folder.layoutBody()))
 		h := l.segments[0].Header
 		for _, name := range l.files.names() {
 			files.put(PartitionDir(h.Topic, h.Number)+strings.TrimPrefix(name, testDir), l.files.get(t, name))

@@ -22,7 +22,7 @@ func (j *spaceJob) Done() {
 	s := j.store
 	s.spaceBusy = false
 	if j.err != nil {
-		s.log.Warn("the free space cannot be told", "err", j.err)
+		s.log.Warn("the free space cannot be told", "error", j.err)
 		return
 	}
 	// On a small disk the watermarks are parts of it.

@@ -40,11 +40,24 @@ func (m *Machine) OpenMetadata() error {
 	if err == nil {
 		err = a.replayErr
 	}
+	if err == nil {
+		err = metadataDamage(log)
+	}
 	if err != nil {
 		return fmt.Errorf("recover the metadata: %w", err)
 	}
 	a.log, a.serving = log, true
 	m.admin = a
+	return nil
+}
+
+// metadataDamage refuses a metadata log with a hole. Partition ids follow from the
+// order of the commands: without one of them, later topics would be given the ids,
+// and with them the records, of others.
+func metadataDamage(log *segment.Log) error {
+	for _, d := range log.Damaged() {
+		return fmt.Errorf("the metadata log is damaged at offsets [%d, %d), so topics cannot be told apart: restore the data folder from a copy: %w", d.Start, d.Next, d.Cause)
+	}
 	return nil
 }
 
@@ -164,7 +177,8 @@ func (a *admin) alter(r *mail.Request, body *proto.AlterTopicRequest) *proto.Err
 // autoCreate makes those of the names that do not exist. Names that cannot be
 // made are left out: the reactor finds that they are not there and says so.
 func (a *admin) autoCreate(r *mail.Request, body *proto.MetadataRequest) {
-	group := &changeGroup{request: *r}
+	group := &changeGroup{}
+	a.machine.await(&group.patience, r)
 	for _, name := range body.Names {
 		command, err := a.metadata.PlanCreate(&proto.CreateTopicRequest{Name: name}, a.machine.ports.TopicIDs(), a.machine.options.Rules)
 		if err != nil {
@@ -178,23 +192,25 @@ func (a *admin) autoCreate(r *mail.Request, body *proto.MetadataRequest) {
 		group.left++
 	}
 	if group.left == 0 {
-		group.answer(a.machine)
+		group.answer()
 	}
 }
 
 // changeGroup is a request that needs several changes.
 type changeGroup struct {
-	request mail.Request
-	left    int
-	err     *proto.Error
+	patience
+	left int
+	err  *proto.Error
 }
 
-func (g *changeGroup) answer(m *Machine) {
-	if g.err != nil {
-		m.refuseRequest(&g.request, g.err)
-		return
+func (g *changeGroup) answer() {
+	switch {
+	case !g.end():
+	case g.err != nil:
+		g.machine.refuseRequest(&g.request, g.err)
+	default:
+		g.machine.answerAdmin(&g.request, nil)
 	}
-	m.answerAdmin(&g.request, nil)
 }
 
 func (m *Machine) answerAdmin(r *mail.Request, body any) {
@@ -219,6 +235,15 @@ func (a *admin) submit(c *change) *proto.Error {
 	}
 	a.queued.push(c)
 	return nil
+}
+
+// makesRoom says that a command is taken while the disk is full: deleting a topic and lowering its retention are the ways out.
+func makesRoom(command cluster.Command) bool {
+	switch command.(type) {
+	case *cluster.TopicDelete, *cluster.TopicAlter:
+		return true
+	}
+	return false
 }
 
 // append writes one command as a record of its own batch.
@@ -246,6 +271,7 @@ func (a *admin) append(command cluster.Command) (next core.Offset, refused *prot
 	m.pools.entry = segment.Entry{
 		Slab: slab, Start: core.BatchRoomBytes, Bytes: uint32(len(batch)), BaseOffset: base, Span: 1,
 		MaxTimestamp: record.Timestamp, RecordsCRC: batch.RecordsCRC(), Level: core.DurabilitySync, AppendTime: m.wall,
+		Reserve: makesRoom(command),
 	}
 	if err := m.store.Append(a.log, &m.pools.entry); err != nil {
 		slab.Release()

@@ -195,6 +195,30 @@ func TestChangeTimesOut(t *testing.T) {
 	}
 }
 
+// Every request that waits for a disk is answered in its time, and once.
+func TestWhatWaitsForTheMetadataTimesOut(t *testing.T) {
+	for _, body := range []any{&proto.InitProducerRequest{}, &proto.MetadataRequest{Names: []string{"new", "newer"}}} {
+		n := newNode(t, 1)
+		n.held = true
+		n.send(&mail.Request{Kind: mail.RequestAdmin, Body: body, Wait: int64(100 * time.Millisecond)})
+		n.clock.advance(90 * time.Millisecond)
+		n.machines[0].Tick()
+		if got := n.answers(); len(got) != 0 {
+			t.Fatalf("%T: too early: %+v", body, got)
+		}
+		n.clock.advance(20 * time.Millisecond)
+		n.machines[0].Tick()
+		if got := n.answers(); len(got) != 1 || got[0].Err == nil || got[0].Err.Code != proto.CodeTimedOut {
+			t.Fatalf("%T: answers %+v", body, got)
+		}
+		n.held = false
+		n.settle()
+		if got := n.answers(); len(got) != 0 || n.machines[0].wheel.armed != 0 {
+			t.Errorf("%T: answers %+v, %d timers", body, got, n.machines[0].wheel.armed)
+		}
+	}
+}
+
 // The snapshot stands for the log's end: it holds what is on its way to be applied.
 func TestSnapshotHoldsWhatIsOnItsWay(t *testing.T) {
 	n := newNode(t, 1)

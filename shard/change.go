@@ -145,7 +145,7 @@ func (c *change) groupDone(err *proto.Error) {
 		c.group.err = err
 	}
 	if c.group.left--; c.group.left == 0 {
-		c.group.answer(c.admin.machine)
+		c.group.answer()
 	}
 }
 
@@ -153,6 +153,6 @@ func (c *change) groupDone(err *proto.Error) {
 func (c *change) expire() {
 	if !c.answered {
 		c.answered = true
-		c.admin.machine.refuseRequest(&c.request, errTimedOut)
+		c.admin.machine.refuseRequest(&c.request, errTimedOutRequest)
 	}
 }

@@ -165,6 +165,16 @@ func TestFullDisk(t *testing.T) {
 	if got := n.readAll(id); len(got) == 0 {
 		t.Error("nothing can be read while the disk is full")
 	}
+	// What makes room works; what takes room does not.
+	if a := n.admin(&proto.CreateTopicRequest{Name: "more", Partitions: 1}); a.Err == nil || a.Err.Code != proto.CodeStorageFull {
+		t.Errorf("a topic created on a full disk: %+v", a.Err)
+	}
+	if a := n.admin(&proto.AlterTopicRequest{Name: "t", Set: []proto.TopicConfig{{Key: "retention.bytes", Value: "1MiB"}}}); a.Err != nil {
+		t.Errorf("retention lowered on a full disk: %v", a.Err)
+	}
+	if a := n.admin(&proto.DeleteTopicRequest{Name: "t"}); a.Err != nil {
+		t.Errorf("a topic deleted on a full disk: %v", a.Err)
+	}
 }
 
 func TestDamageNamesTheRange(t *testing.T) {

@@ -32,7 +32,8 @@ func (d *delivery) ReadDone(r *segment.Read) {
 		case err != nil:
 			h.fail(err)
 		default: // nothing but frames without records
-			h.offset, h.state = max(h.offset, next), shareIdle
+			// What the client read last says nothing of what is skipped here, which may be of later epochs.
+			h.offset, h.lastEpoch, h.state = max(h.offset, next), -1, shareIdle
 			h.wake()
 		}
 		return
@@ -41,7 +42,7 @@ func (d *delivery) ReadDone(r *segment.Read) {
 	p.spent(r.Bytes)
 	p.read(r)
 	s.credit += d.reserved - bytes // the last push may overdraw by a batch
-	m.hold(s.peer, bytes-d.reserved)
+	m.settleHold(s.peer, bytes, d.reserved)
 	h.offset, h.lastEpoch, h.state = r.Next, p.epochAt(r.Next-1), shareIdle
 	parcel := m.pack(r)
 	parcel.Owner = d

@@ -10,8 +10,8 @@ import (
 // fetch is one FETCH from its arrival until the last parcel of its answer is back.
 //
 // Invariant: it is in exactly one of: the partition's waiters (waiting >= 0), a
-// queue of the machine (queued), the store (reading), the reactor (out). done
-// means that it is over and only waits to surface from where it is.
+// queue of the machine or of its peer (queued), the store (reading), the reactor
+// (out). done means that it is over and only waits to surface from where it is.
 type fetch struct {
 	read      segment.Read
 	timer     timer
@@ -101,23 +101,34 @@ func (f *fetch) run() {
 		f.waitFor(0)
 		return
 	}
-	want := min(f.bytesLeft, core.AnswerChunkBytesMax)
+	want := f.want()
 	switch {
 	case p.exhausted():
 		f.enqueue()
 		return
-	case !m.readable(f.peer, int64(want)):
-		f.starve()
+	case !m.readableFor(f.peer, want):
+		f.starve(&f.peer.starved)
+		return
+	case !m.readable(want):
+		f.starve(&m.starved)
 		return
 	}
-	f.held = int64(want)
+	f.held = want
 	m.hold(f.peer, f.held)
 	f.reading = true
 	f.read.Log, f.read.Offset, f.read.Limit = p.log, f.offset, visible
-	f.read.BytesMax, f.read.RecordsMax, f.read.Owner = want, f.recordsLeft, f
+	f.read.BytesMax, f.read.RecordsMax, f.read.Owner = int(want), f.recordsLeft, f
 	if m.store.Read(&f.read) {
 		f.ReadDone(&f.read)
 	}
+}
+
+// want is how much the next read may take.
+func (f *fetch) want() int64 {
+	if f.done {
+		return 0
+	}
+	return int64(min(f.bytesLeft, core.AnswerChunkBytesMax))
 }
 
 func (f *fetch) servable() *proto.Error {
@@ -165,7 +176,8 @@ func (f *fetch) ReadDone(r *segment.Read) {
 		return
 	}
 	if found == 0 { // nothing but frames without records between offset and limit
-		f.offset = max(f.offset, r.Next)
+		// What the client read last says nothing of what is skipped here, which may be of later epochs.
+		f.offset, f.lastEpoch = max(f.offset, r.Next), -1
 		r.Release()
 		f.unhold()
 		if f.offset < p.highWatermark() {
@@ -183,7 +195,7 @@ func (f *fetch) answer(r *segment.Read) {
 	p := f.partition
 	m := p.machine
 	p.read(r)
-	m.hold(f.peer, int64(r.Bytes)-f.held)
+	m.settleHold(f.peer, int64(r.Bytes), f.held)
 	f.held = int64(r.Bytes)
 	f.offset, f.lastEpoch = r.Next, -1
 	// Another chunk follows when it was the chunk that ended this one, and not what

@@ -344,6 +344,22 @@ func TestListOffsetsAndDescribe(t *testing.T) {
 }
 
 // Offsets by time are exact inside batches, compressed ones included.
+func TestLookupTimesOut(t *testing.T) {
+	n := newNode(t, 1)
+	id := n.create("t", 1).Partitions[0].ID
+	produceN(n, id, 1, 1, 10)
+	n.send(&mail.Request{Kind: mail.RequestListOffset, Partition: id, LeaderEpoch: -1, Lookup: mail.LookupTime, Wait: int64(100 * time.Millisecond)})
+	n.clock.advance(110 * time.Millisecond)
+	n.machines[0].Tick()
+	if got := n.answers(); len(got) != 1 || got[0].Err == nil || got[0].Err.Code != proto.CodeTimedOut {
+		t.Fatalf("answers %+v", got)
+	}
+	n.settle()
+	if got := n.answers(); len(got) != 0 || n.machines[0].lookups != 0 || n.machines[0].wheel.armed != 0 {
+		t.Errorf("answers %+v, %d look-ups", got, n.machines[0].lookups)
+	}
+}
+
 func TestOffsetsByTime(t *testing.T) {
 	n := newNode(t, 1)
 	id := n.create("t", 1).Partitions[0].ID
@@ -384,5 +400,136 @@ func TestOffsetsByTime(t *testing.T) {
 	}
 	if n.machines[0].lookups != 0 {
 		t.Errorf("%d look-ups left", n.machines[0].lookups)
+	}
+}
+
+// A raised durability hides what was written and is not synced yet. Who waits for
+// it meanwhile is woken by the sync, although that shows nothing but what was
+// shown before.
+func TestFetchWaitsThroughARaisedDurability(t *testing.T) {
+	n := newNode(t, 1)
+	topic := n.create("t", 1, "durability", "batch", "flush.ms", "60000")
+	id := topic.Partitions[0].ID
+	produceN(n, id, 2, 1, 10) // the first of a term is synced at any durability
+	p := n.machines[0].partitions[id]
+	if p.highWatermark() != 2 || p.log.DurableOffset() != 1 {
+		t.Fatalf("high watermark %d, durable %d", p.highWatermark(), p.log.DurableOffset())
+	}
+	n.held = true
+	raised := *topic
+	raised.Config.Durability = core.DurabilitySync
+	p.configure(&raised)
+	n.turn()
+	f := n.fetchRequest(id, 1)
+	f.BytesMin, f.Wait = 1, int64(time.Minute)
+	n.send(&f)
+	n.turn()
+	if got := n.answers(); len(got) != 0 {
+		t.Fatalf("answered before the sync: %+v", got)
+	}
+	n.held = false
+	n.settle()
+	if got := n.answers(); len(got) != 1 || len(parcelRecords(t, got[0].Parcel)) != 1 {
+		t.Fatalf("after the sync: %+v", got)
+	}
+}
+
+// Requests of a connection that takes nothing must not stand before those of the
+// others in the queue for memory: only so many try again when a parcel returns.
+func TestStuckConnectionDoesNotStarveOthers(t *testing.T) {
+	n := newNode(t, 1, func(o *Options) { o.MemoryBytes = 32 << 20 })
+	id := n.create("t", 1).Partitions[0].ID
+	produceN(n, id, 1, 1, 900<<10)
+	send := func(slot uint32, count int) {
+		for range count {
+			f := n.fetchRequest(id, 0)
+			f.Conn.Slot, f.BytesMax, f.Wait = slot, 1<<20, int64(time.Minute)
+			n.send(&f)
+		}
+		n.settle()
+	}
+	send(1, 100)
+	if got := n.answers(); len(got) != 4 {
+		t.Fatalf("%d answers for the stuck connection", len(got))
+	}
+	send(2, 6)
+	out := n.answers()
+	for served := len(out); len(out) > 0; {
+		n.giveBack(id, out[0].Parcel)
+		n.settle()
+		more := n.answers()
+		out = append(out[1:], more...)
+		if served += len(more); len(out) == 0 && served != 6 {
+			t.Errorf("%d of 6 fetches were served", served)
+		}
+	}
+}
+
+// The same for pushes.
+func TestStuckSubscriptionsDoNotStarveOthers(t *testing.T) {
+	n := newNode(t, 1, func(o *Options) { o.MemoryBytes = 32 << 20 })
+	id := n.create("t", 1).Partitions[0].ID
+	produceN(n, id, 8, 1, 900<<10)
+	m := n.machines[0]
+	subscribe := func(slot uint32, subscription uint64) {
+		conn := mail.ConnRef{Slot: slot}
+		m.Receive(&mail.Request{Kind: mail.RequestSubscribe, Conn: conn, ID: subscription, Partition: id, LeaderEpoch: -1, LastEpoch: -1})
+		m.Receive(&mail.Request{Kind: mail.RequestCredit, Conn: conn, ID: subscription, Bytes: 64 << 20})
+	}
+	for subscription := range uint64(100) {
+		subscribe(1, subscription)
+	}
+	n.settle()
+	n.answers()
+	subscribe(2, 1)
+	subscribe(2, 2)
+	n.settle()
+	pushed := 0
+	for out := n.answers(); len(out) > 0; out = out[1:] {
+		if out[0].Parcel == nil {
+			continue
+		}
+		pushed++
+		n.giveBack(id, out[0].Parcel)
+		n.settle()
+		out = append(out, n.answers()...)
+	}
+	if pushed != 16 {
+		t.Errorf("%d of 16 batches were pushed to the connection that takes them", pushed)
+	}
+}
+
+// Who waits for the shard's memory goes on once there is room, whoever made it,
+// and a machine whose memory is full comes to rest.
+func TestMemoryThatReturnsIsUsedByAll(t *testing.T) {
+	n := newNode(t, 1, func(o *Options) { o.MemoryBytes = 16 << 20 })
+	id := n.create("t", 1).Partitions[0].ID
+	produceN(n, id, 1, 1, 900<<10)
+	m := n.machines[0]
+	for slot := range uint32(60) {
+		f := n.fetchRequest(id, 0)
+		f.Conn.Slot, f.BytesMax, f.Wait = slot, 1<<20, int64(time.Minute)
+		n.send(&f)
+		conn := mail.ConnRef{Slot: slot}
+		m.Receive(&mail.Request{Kind: mail.RequestSubscribe, Conn: conn, ID: 1, Partition: id, LeaderEpoch: -1, LastEpoch: -1})
+		m.Receive(&mail.Request{Kind: mail.RequestCredit, Conn: conn, ID: 1, Bytes: 1 << 20})
+	}
+	n.settle()
+	fetched, pushed := 0, 0
+	for out := n.answers(); len(out) > 0; out = out[1:] {
+		switch {
+		case out[0].Kind == mail.AnswerFetch && out[0].Parcel != nil:
+			fetched++
+		case out[0].Kind == mail.AnswerDeliver:
+			pushed++
+		default:
+			continue
+		}
+		n.giveBack(id, out[0].Parcel)
+		n.settle()
+		out = append(out, n.answers()...)
+	}
+	if fetched != 60 || pushed != 60 || m.memory.parcels != 0 {
+		t.Errorf("%d fetches and %d pushes of 60 each, %d bytes held", fetched, pushed, m.memory.parcels)
 	}
 }

@@ -13,8 +13,9 @@ func (f *fetch) waitFor(found int) {
 		return
 	}
 	f.wakeBytes = 0
-	if p.topic.Config.Durability != core.DurabilityNone {
-		// What is appended and not yet visible counts as new: it is not in found.
+	if p.topic.Config.Durability != core.DurabilityNone && p.highWatermark() >= p.hidden {
+		// What is appended and not yet visible counts as new: it is not in found. How
+		// much of it was acked before a raised durability hid it is not known.
 		f.wakeBytes = p.appendedBytes - p.pendingBytes + int64(f.bytesMin-found)
 	}
 	f.waiting = len(p.waiters)
@@ -47,11 +48,11 @@ func (f *fetch) expire() {
 }
 
 // starve waits for memory that other answers hold.
-func (f *fetch) starve() {
+func (f *fetch) starve(behind *queue[*fetch]) {
 	m := f.partition.machine
 	m.stats.Starved++
 	f.queued = true
-	m.starved.push(f)
+	behind.push(f)
 	if !f.sent && !f.timer.armed {
 		m.wheel.arm(&f.timer, f, max(f.deadline, m.now+int64(starveMax)))
 	}
@@ -60,20 +61,45 @@ func (f *fetch) starve() {
 // starveMax is the least that a fetch waits for memory before it is refused.
 const starveMax = 1e9
 
-// resumeMax bounds how many of those who wait for memory try again when some comes back.
+// resumeMax bounds how many of those who wait for memory try again at a time.
 const resumeMax = 16
 
-// resumeStarved gives those who have waited longest for memory another try. Once
-// nothing is out any more all of them try, because nothing would call again.
-func (m *Machine) resumeStarved() {
+// resumePeer gives those who wait for a connection's share of the memory another
+// try, when some of it has come back. With all of it back all of them try,
+// because nothing would call again.
+func (m *Machine) resumePeer(p *peer) {
 	most := resumeMax
-	if m.memory.parcels == 0 {
-		most = max(m.starved.len(), m.hungry.len())
+	if p.parcelBytes == 0 {
+		most = max(p.starved.len(), p.hungry.len())
 	}
-	for n := min(most, m.starved.len()); n > 0; n-- {
-		m.runnable.push(m.starved.pop()) // stays queued
+	for n := min(most, p.starved.len()); n > 0; n-- {
+		m.runnable.push(p.starved.pop()) // stays queued
 	}
-	for n := min(most, m.hungry.len()); n > 0; n-- {
-		m.pushable.push(m.hungry.pop())
+	for n := min(most, p.hungry.len()); n > 0; n-- {
+		m.pushable.push(p.hungry.pop())
 	}
+}
+
+// resume lets those on who have waited longest for the shard's memory, while there
+// is room for the first of them. Whoever finds then that the share of its own
+// connection is used up waits there, and not before the others.
+func (m *Machine) resume() {
+	for n := 0; n < resumeMax && m.reads < readBytesPerTurn && m.starvedFits(); n++ {
+		f := m.starved.pop()
+		f.queued = false
+		f.run()
+	}
+	for n := 0; n < resumeMax && m.reads < readBytesPerTurn && m.hungryFits(); n++ {
+		s := m.hungry.pop()
+		s.queued = false
+		s.run()
+	}
+}
+
+func (m *Machine) starvedFits() bool {
+	return m.starved.len() > 0 && m.readable((*m.starved.front()).want())
+}
+
+func (m *Machine) hungryFits() bool {
+	return m.hungry.len() > 0 && m.readable((*m.hungry.front()).want())
 }

@@ -1,7 +1,7 @@
 package shard
 
 import (
-	"fmt"
+	"errors"
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
@@ -59,20 +59,22 @@ func keysPresent(it *proto.RecordIterator, batch proto.Batch) error {
 	}
 	for n := 0; it.Next(); n++ {
 		if it.Record().Key == nil {
-			return fmt.Errorf("record %d of the batch has no key: %w", n, errKeyMissing)
+			return proto.CodeInvalidRequest.Errorf("record %d of the batch has no key; a compacted topic keeps the newest record of each key, so every record needs one", n)
 		}
 	}
 	return it.Err()
 }
-
-var errKeyMissing = proto.CodeInvalidRequest.Errorf("a compacted topic keeps the newest record of each key, so every record needs one")
 
 func (p *partition) inspectError(err error) *proto.Error {
 	if err == nil {
 		return nil
 	}
 	code, _ := proto.CodeOf(err)
-	return code.Errorf("topic %s: %v", p.topic.Name, err)
+	text := err.Error()
+	if e := (*proto.Error)(nil); errors.As(err, &e) && e.Text != "" {
+		text = e.Text // else the code's name would stand in the text again
+	}
+	return code.Errorf("topic %s: %s", p.topic.Name, text)
 }
 
 // Run opens the batch on a worker.

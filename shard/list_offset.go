@@ -9,8 +9,8 @@ import (
 
 // lookup is one look-up by time on its way through the store and a worker.
 type lookup struct {
+	patience
 	partition *partition
-	request   mail.Request
 }
 
 // listOffset looks one offset up. Earliest and latest are known; times are read.
@@ -31,7 +31,8 @@ func (m *Machine) listOffset(r *mail.Request) {
 			return
 		}
 		m.lookups++
-		l := &lookup{partition: p, request: *r}
+		l := &lookup{partition: p}
+		m.await(&l.patience, r)
 		if r.Lookup == mail.LookupTime {
 			m.store.LookupTime(p.log, r.Timestamp, l)
 		} else {
@@ -49,6 +50,7 @@ func (l *lookup) LookupDone(found segment.Lookup, err error) {
 	m := p.machine
 	m.lookups--
 	switch {
+	case !l.end():
 	case p.gone:
 		m.refuseRequest(r, proto.CodeUnknownTopic.Errorf("topic %s was deleted", p.topic.Name))
 	case err != nil:

@@ -30,8 +30,8 @@ type Machine struct {
 	moved    queue[*partition]    // whose log advanced since the last settle
 	runnable queue[*fetch]        // to be read in this turn or the next
 	pushable queue[*subscription] // with credit and unread data
-	starved  queue[*fetch]        // waiting for memory
-	hungry   queue[*subscription] // waiting for memory
+	starved  queue[*fetch]        // waiting for the shard's memory
+	hungry   queue[*subscription] // waiting for the shard's memory
 	stalled  queue[*partition]    // whose next check did not fit the workers' queue
 	outboxes []outbox             // per reactor
 	letters  queue[letterOut]     // answers to other shards that did not fit their ring
@@ -132,6 +132,10 @@ func (m *Machine) Tick() {
 	m.requests = 0
 }
 
+// Relieve gives memory up that is only kept for readers: a reactor found none for
+// a batch.
+func (m *Machine) Relieve() { m.store.Relieve() }
+
 // Flush ends a turn: what advanced is answered, what can be read is read, what
 // was appended goes to the disk, and answers go out.
 func (m *Machine) Flush() {
@@ -153,7 +157,8 @@ func (m *Machine) Flush() {
 // Busy reports whether the next turn has work that no ring and no completion
 // will announce, so that the loop must not park.
 func (m *Machine) Busy() bool {
-	if m.runnable.len() > 0 || m.pushable.len() > 0 || m.moved.len() > 0 || m.letters.len() > 0 || m.stalled.len() > 0 {
+	if m.runnable.len() > 0 || m.pushable.len() > 0 || m.moved.len() > 0 || m.letters.len() > 0 || m.stalled.len() > 0 ||
+		m.starvedFits() || m.hungryFits() {
 		return true
 	}
 	for i := range m.outboxes {

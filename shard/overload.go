@@ -23,7 +23,10 @@ var (
 
 	errShuttingDown = &proto.Error{Code: proto.CodeShuttingDown, Text: "the broker is shutting down"}
 	errTimedOut     = &proto.Error{Code: proto.CodeTimedOut, Text: "the timeout passed before the topic's durability was reached; the batch may still be stored"}
-	errStorageFull  = &proto.Error{Code: proto.CodeStorageFull, Text: "the disk is full: nothing was stored; delete topics, trim, or add space"}
+	// Of what is no produce. A change of the metadata or a trim may have been written.
+	errTimedOutRequest = &proto.Error{Code: proto.CodeTimedOut, Text: "the timeout passed before the request was carried out; it may still take effect"}
+
+	errStorageFull = &proto.Error{Code: proto.CodeStorageFull, Text: "the disk is full: nothing was stored; delete topics, trim, or add space"}
 )
 
 func overloaded(text string) *proto.Error {
@@ -55,10 +58,12 @@ func (m *Machine) admit(p *partition, bytes int64) *proto.Error {
 	return nil
 }
 
-// readable says whether bytes more may be read for a connection now.
-func (m *Machine) readable(peer *peer, bytes int64) bool {
-	if m.memory.parcels > 0 && m.memory.parcels+bytes > max(m.options.MemoryBytes/2, memoryShareMin) {
-		return false
-	}
+// readable says whether bytes more may be read now.
+func (m *Machine) readable(bytes int64) bool {
+	return m.memory.parcels == 0 || m.memory.parcels+bytes <= max(m.options.MemoryBytes/2, memoryShareMin)
+}
+
+// readableFor says whether a connection's share has room for bytes more.
+func (m *Machine) readableFor(peer *peer, bytes int64) bool {
 	return peer.parcelBytes == 0 || peer.parcelBytes+bytes <= m.share()
 }

@@ -23,10 +23,18 @@ func (m *Machine) hold(p *peer, bytes int64) {
 	p.parcelBytes += bytes
 }
 
+// settleHold counts what was found instead of what was reserved for it.
+func (m *Machine) settleHold(p *peer, found, reserved int64) {
+	m.hold(p, found-reserved)
+	if found < reserved {
+		m.resumePeer(p)
+	}
+}
+
 func (m *Machine) unhold(p *peer, bytes int64) {
 	m.memory.parcels -= bytes
 	p.parcelBytes -= bytes
-	m.resumeStarved()
+	m.resumePeer(p)
 	m.releasePeer(p)
 }
 

@@ -40,6 +40,7 @@ type partition struct {
 	readTurn      int64       // the turn that readBytes counts
 	appendedBytes int64       // since the start; what waiters count from
 	visible       core.Offset // the high watermark that waiters were last told
+	hidden        core.Offset // acked below it, and not visible since the durability was raised
 
 	stats PartitionStats
 }
@@ -87,7 +88,7 @@ func (p *partition) leaderEpoch() core.LeaderEpoch { return core.LeaderEpoch(p.l
 func (m *Machine) serve(id core.PartitionID, epoch core.LeaderEpoch) (*partition, *proto.Error) {
 	p := m.partitions[id]
 	switch {
-	case p == nil || p.topic == nil:
+	case p == nil:
 		return nil, proto.CodeUnknownTopic.Errorf("there is no partition with the id %d any more: its topic was deleted; refresh the metadata", id)
 	case m.stopping:
 		return nil, errShuttingDown
@@ -145,7 +146,7 @@ func (p *partition) wake() {
 
 // RolledBack is the log's word that everything from next on is gone.
 func (p *partition) RolledBack(_ *segment.Log, next core.Offset, err error) {
-	p.visible = min(p.visible, next)
+	p.visible, p.hidden = min(p.visible, next), min(p.hidden, next)
 	p.producers.rollback(next)
 	p.failAcks(next, storageError(err))
 	p.endTrims(storageError(err)) // those that were durable have been answered, or are answered when tried again
@@ -192,6 +193,11 @@ func (p *partition) configure(topic *core.Topic) {
 	p.topic = topic
 	if p.log != nil {
 		p.store().SetOptions(p.log, logOptions(topic.Config))
+		if visible := p.highWatermark(); visible < p.visible {
+			// A raised durability takes the high watermark back to what is synced, and who
+			// waits for what lies behind it is told when it comes again.
+			p.visible, p.hidden = visible, max(p.visible, p.hidden)
+		}
 		p.Advanced(p.log) // a lower durability may already be reached
 	}
 }

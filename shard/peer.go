@@ -1,6 +1,9 @@
 package shard
 
-import "github.com/pulsemq/pulsemq/ring/mail"
+import (
+	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/ring/mail"
+)
 
 // peerKey names a connection of a reactor.
 type peerKey struct {
@@ -15,7 +18,11 @@ type peer struct {
 	fetches       []*fetch
 	subscriptions []*subscription // in the order of their creation
 	parcelBytes   int64           // out, or being read
-	closed        bool
+
+	// Waiting for the connection's own share of the memory. They are empty while
+	// parcelBytes is 0, so that there is always something whose return lets them on.
+	starved queue[*fetch]
+	hungry  queue[*subscription]
 }
 
 func (m *Machine) peer(r *mail.Request) *peer {
@@ -32,6 +39,7 @@ func (m *Machine) peer(r *mail.Request) *peer {
 // releasePeer forgets a peer for which nothing is held any more.
 func (m *Machine) releasePeer(p *peer) {
 	if m.peers[p.key] == p && len(p.fetches) == 0 && len(p.subscriptions) == 0 && p.parcelBytes == 0 {
+		core.Assert(p.starved.len() == 0 && p.hungry.len() == 0, "nothing waits for memory that is all there")
 		delete(m.peers, p.key)
 		m.pools.putPeer(p)
 	}
@@ -44,7 +52,6 @@ func (m *Machine) disconnect(r *mail.Request) {
 	if p == nil {
 		return
 	}
-	p.closed = true
 	for i := len(p.fetches) - 1; i >= 0; i-- {
 		p.fetches[i].cancel()
 	}

@@ -12,7 +12,7 @@ import (
 type producerIDs struct {
 	next, end core.ProducerID
 	reserving bool
-	waiting   queue[mail.Request]
+	waiting   queue[*patience]
 }
 
 // initProducer answers with the next id, after a reservation when the block is empty.
@@ -25,7 +25,9 @@ func (a *admin) initProducer(r *mail.Request) *proto.Error {
 		if err := a.reserve(); err != nil {
 			return err
 		}
-		ids.waiting.push(*r)
+		waiting := new(patience)
+		a.machine.await(waiting, r)
+		ids.waiting.push(waiting)
 		return nil
 	}
 	ids.answer(a.machine, r)
@@ -55,8 +57,9 @@ func (ids *producerIDs) reserved(m *Machine, c cluster.Change) {
 	ids.next, ids.end = c.ProducerFirst, c.ProducerFirst+core.ProducerID(c.ProducerCount)
 	ids.reserving = false
 	for ids.waiting.len() > 0 && ids.next < ids.end {
-		r := ids.waiting.pop()
-		ids.answer(m, &r)
+		if waiting := ids.waiting.pop(); waiting.end() {
+			ids.answer(m, &waiting.request)
+		}
 	}
 	if ids.waiting.len() > 0 { // more waited than a block holds
 		if err := m.admin.reserve(); err != nil {
@@ -69,7 +72,8 @@ func (ids *producerIDs) reserved(m *Machine, c cluster.Change) {
 func (ids *producerIDs) refuse(m *Machine, err *proto.Error) {
 	ids.reserving = false
 	for ids.waiting.len() > 0 {
-		r := ids.waiting.pop()
-		m.refuseRequest(&r, err)
+		if waiting := ids.waiting.pop(); waiting.end() {
+			m.refuseRequest(&waiting.request, err)
+		}
 	}
 }

@@ -41,6 +41,7 @@ func (m *Machine) runReads() {
 	for n := m.stalled.len(); n > 0; n-- {
 		m.stalled.pop().runHeld()
 	}
+	m.resume()
 	for n := m.runnable.len(); n > 0 && m.reads < readBytesPerTurn; n-- {
 		f := m.runnable.pop()
 		f.queued = false

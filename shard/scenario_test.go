@@ -42,8 +42,6 @@ func TestScenarios(t *testing.T) {
 type scenario struct {
 	*node
 	parcels []mail.Answer
-	quiet   bool
-	names   map[uint64]string
 }
 
 func (s *scenario) output() string {

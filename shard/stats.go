@@ -125,9 +125,7 @@ func (m *Machine) Snapshot() *Snapshot {
 	s.Ring, s.Write, s.Sync, s.Total = s.Ring.copied(), s.Write.copied(), s.Sync.copied(), s.Total.copied()
 	s.Partitions = make([]PartitionSnapshot, 0, len(m.partitions))
 	for _, p := range m.partitionsSorted() {
-		if p.topic != nil {
-			s.Partitions = append(s.Partitions, p.snapshot(m.now))
-		}
+		s.Partitions = append(s.Partitions, p.snapshot(m.now))
 	}
 	return s
 }

@@ -21,7 +21,7 @@ type subscription struct {
 	ready    queue[*share]
 	shares   []*share
 	inFlight int
-	queued   bool // in machine.pushable or machine.hungry
+	queued   bool // in machine.pushable, or in machine.hungry or peer.hungry
 	ended    bool
 }
 
@@ -161,26 +161,24 @@ func (s *subscription) run() {
 	if s.ended || s.ready.len() == 0 || s.credit <= 0 || s.inFlight >= deliveriesPerSubscriptionMax {
 		return
 	}
+	want := s.want()
 	h := s.ready.pop()
 	defer s.enqueue()
 	if h.ended {
 		return
 	}
 	p := h.partition
-	want := s.credit
-	if s.ready.len() > 0 {
-		want = min(want, deliverBytesShared)
-	}
-	want = min(want, core.AnswerChunkBytesMax)
 	switch {
 	case p.exhausted():
 		s.ready.push(h)
 		return
-	case !m.readable(s.peer, want):
-		m.stats.Starved++
+	case !m.readableFor(s.peer, want):
 		s.ready.push(h)
-		s.queued = true
-		m.hungry.push(s)
+		s.starve(&s.peer.hungry)
+		return
+	case !m.readable(want):
+		s.ready.push(h)
+		s.starve(&m.hungry)
 		return
 	}
 	if err := p.readableAt(h.offset, h.lastEpoch); err != nil {
@@ -198,6 +196,24 @@ func (s *subscription) run() {
 	if m.store.Read(&d.read) {
 		d.ReadDone(&d.read)
 	}
+}
+
+// want is how much the next push may take.
+func (s *subscription) want() int64 {
+	switch {
+	case s.ended:
+		return 0
+	case s.ready.len() > 1:
+		return min(s.credit, deliverBytesShared)
+	}
+	return min(s.credit, core.AnswerChunkBytesMax)
+}
+
+// starve waits for memory that other answers hold.
+func (s *subscription) starve(behind *queue[*subscription]) {
+	s.machine.stats.Starved++
+	s.queued = true
+	behind.push(s)
 }
 
 // fail tells the client why no more of the partition will come.

@@ -88,7 +88,7 @@ func (t *trim) expire() {
 			break
 		}
 	}
-	p.machine.refuseRequest(&t.request, errTimedOut)
+	p.machine.refuseRequest(&t.request, errTimedOutRequest)
 }
 
 func (p *partition) endTrims(err *proto.Error) {

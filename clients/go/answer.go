@@ -89,8 +89,10 @@ func (q *queue) refused(b *batch, err error) {
 	case ErrUnknownTopic:
 		// Deleted, or deleted and created again under another id: the metadata tells.
 		q.again(b, err, false)
-		q.suspended = true
-		q.producer.checkTopic(q.topic)
+		if b.sentTo == q.id { // else a namesake is known already
+			q.suspended = true
+			q.producer.checkTopic(q.topic, q.id)
+		}
 	case ErrCorruptBatch:
 		if b.attempts <= damagedRetriesMax {
 			q.again(b, err, false)

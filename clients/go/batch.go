@@ -34,9 +34,10 @@ type batch struct {
 	sequence int32
 
 	attempts    int
-	retry       bool  // in flight, and its last attempt has failed: it waits for the others to return
-	maybeStored bool  // an attempt ended without the broker's word that nothing was stored
-	cause       error // what ended the last attempt
+	sentTo      [16]byte // the topic's id in the last attempt
+	retry       bool     // in flight, and its last attempt has failed: it waits for the others to return
+	maybeStored bool     // an attempt ended without the broker's word that nothing was stored
+	cause       error    // what ended the last attempt
 	over        bool
 	holds       int
 	given       bool // results have been given

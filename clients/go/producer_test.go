@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -488,6 +489,56 @@ func TestTopicRecreated(t *testing.T) {
 	}
 	if _, err := p.Send(within(t), &Message{Topic: "t"}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A topic that was forgotten and is found again has queues of its own, which number from 0. Under the same producer id the
+// broker would take their batches for those that it has, and acknowledge what it does not store.
+func TestForgottenTopicIsFoundAgain(t *testing.T) {
+	c := fake(t, 1)
+	c.Create("t", 1)
+	p := producer(t, connect(t, c))
+	for i := range 6 {
+		if i%2 == 0 && i > 0 {
+			p.forget((*p.topics.Load())["t"])
+		}
+		r, err := p.Send(within(t), &Message{Topic: "t", Value: []byte{byte('0' + i)}})
+		if err != nil || r.Offset != int64(i) || r.Duplicate {
+			t.Errorf("message %d: %+v, %v", i, r, err)
+		}
+	}
+	if got := fmt.Sprint(values(c, "t", 0)); got != "[0 1 2 3 4 5]" {
+		t.Error(got)
+	}
+}
+
+// The metadata may tell of a namesake before the broker's refusal of the old topic's id comes: the topic is not unknown then.
+func TestNamesakeIsKnownBeforeTheRefusal(t *testing.T) {
+	c := fake(t, 1)
+	c.Create("t", 1)
+	client := connect(t, c)
+	p := producer(t, client)
+	if _, err := p.Send(within(t), &Message{Topic: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	c.Delete("t")
+	c.Create("t", 1)
+	topic := (*p.topics.Load())["t"]
+	was := topic.meta.Load().ID
+	if _, err := client.cluster.Refresh(within(t), "t"); err != nil {
+		t.Fatal(err)
+	}
+	p.checkTopic(topic, was)
+	for checking := true; checking; runtime.Gosched() {
+		topic.mu.Lock()
+		checking = topic.checking
+		topic.mu.Unlock()
+	}
+	if (*p.topics.Load())["t"] != topic {
+		t.Error("the topic was forgotten")
+	}
+	if r, err := p.Send(within(t), &Message{Topic: "t"}); err != nil || r.Offset != 0 {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
 

@@ -102,15 +102,14 @@ func (t *producerTopic) unstick(bytes int64) {
 }
 
 // checkTopic finds out what has become of a topic that the broker does not know: deleted, or replaced by a namesake. It
-// is called with a queue's lock held.
-func (p *Producer) checkTopic(t *producerTopic) {
+// is called with a queue's lock held; was is the id that the broker does not know.
+func (p *Producer) checkTopic(t *producerTopic, was [16]byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.checking {
 		return
 	}
 	t.checking = true
-	was := t.meta.Load().ID
 	p.spawn(func() {
 		// Those that wait have their deadlines; the question is asked until it is answered.
 		meta, err := p.client.cluster.Refresh(p.ctx, t.name)
@@ -130,7 +129,7 @@ func (p *Producer) checkTopic(t *producerTopic) {
 		}
 		for _, q := range *t.queues.Load() {
 			q.mu.Lock()
-			if q.suspended && err != nil {
+			if err != nil && (q.suspended || errors.Is(err, ErrUnknownTopic)) {
 				q.failAll(err)
 			}
 			q.suspended = false

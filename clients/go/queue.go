@@ -224,7 +224,7 @@ func (q *queue) sendOne(now time.Time) bool {
 		// A namesake has taken the topic's place, and knows none of our sequences. What is in flight to the old one comes
 		// back first.
 		q.id = t.ID
-		q.recovering, q.renumber = true, true
+		q.renew()
 		return true
 	}
 	leader := t.Partitions[q.partition]
@@ -307,6 +307,7 @@ func (q *queue) send(b *batch, live *conn.Conn, id [16]byte, epoch int32, now ti
 	}
 	b.attempts++
 	b.holds++
+	b.sentTo = id
 	if err := live.Start(request); err != nil {
 		b.attempts--
 		q.release(b)

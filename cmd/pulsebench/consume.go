@@ -53,6 +53,7 @@ that of one call of Poll.`,
 type verdicts interface {
 	load.Account
 	Verdict() ledger.Verdict
+	Damages() []string
 }
 
 func (w *workload) consume(ctx context.Context, s *session) error {
@@ -113,7 +114,7 @@ func (w *workload) consume(ctx context.Context, s *session) error {
 	if account == nil {
 		return fmt.Errorf("%d of %d records were read in %v: give it more time", read.Records.Load(), between(r.from, to), w.duration)
 	}
-	result.Verified = account.Verdict()
+	result.Verified, result.Damages = account.Verdict(), account.Damages()
 	return r.finish(result, read.Latency)
 }
 

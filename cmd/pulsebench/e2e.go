@@ -77,7 +77,7 @@ func (w *workload) endToEnd(ctx context.Context, s *session) error {
 		result.ProduceLatency = report.LatencyOf(sent.Latency)
 	}
 	result.ForeignRecords = reading.Foreign()
-	result.Verified = r.ledger.Verdict()
+	result.Verified, result.Damages = r.ledger.Verdict(), r.ledger.Damages()
 	return r.finish(result, read.EndToEnd)
 }
 

@@ -69,7 +69,7 @@ func (w *workload) produce(ctx context.Context, s *session) error {
 		result.Latency = nil
 	}
 	result.ReadBack = report.NewReadBack(read.Records.Load(), read.Records.Load()*int64(w.recordBytes), readTook)
-	result.Verified = r.ledger.Verdict()
+	result.Verified, result.Damages = r.ledger.Verdict(), r.ledger.Damages()
 	return r.finish(result, sent.Latency)
 }
 

@@ -50,7 +50,7 @@ value_base64.`,
   pulsectl consume orders -p 0 --from 1000 -n 10 --format '%o %k %v\n'
   pulsectl consume orders --from @-1h -o json
   pulsectl consume orders --from end --follow`,
-		Args:              cobra.ExactArgs(1),
+		Args:              oneArgument("TOPIC"),
 		ValidArgsFunction: s.topicNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.topic = args[0]
@@ -80,12 +80,12 @@ func parseFrom(text string, now time.Time) (pulsemq.Start, error) {
 		return pulsemq.StartLatest(), nil
 	}
 	if moment, isTime := strings.CutPrefix(text, "@"); isTime {
-		t, err := parseMoment(moment, now)
+		t, err := parseMoment("--from @TIME", moment, now)
 		return pulsemq.StartTime(t), err
 	}
 	offset, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || offset < 0 {
-		return pulsemq.Start{}, usagef("--from %q: allowed are start, end, an offset of 0 or more, and @TIME", text)
+		return pulsemq.Start{}, usagef("--from %q: allowed are start, end, an offset of 0 or more, and @TIME, such as @-1h", text)
 	}
 	return pulsemq.StartOffset(offset), nil
 }

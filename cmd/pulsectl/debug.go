@@ -17,7 +17,7 @@ func newDebug(s *session) *cobra.Command {
 		Short: "Read a data folder offline",
 		Long: `Reads the files of a data folder on this machine, without a broker. Nothing is changed.
 Payloads are never printed.`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 		RunE: func(*cobra.Command, []string) error { return usagef("debug: name a command, such as debug verify") },
 	}
 	cmd.AddCommand(newDebugDump(s), newDebugVerify(s))
@@ -36,7 +36,7 @@ then looks torn.
 It exits with 1 when the file is damaged.`,
 		Example: `  pulsectl debug dump-segment data/topics/*/0/00000000000000000000-0000000001.log
   pulsectl debug dump-segment data/layout-1/shard-00/journal-0001.jnl -o json`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArgument("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			folder, err := posix.OpenFolder(filepath.Dir(args[0]), posix.FolderOptions{})
 			if err != nil {
@@ -49,7 +49,7 @@ It exits with 1 when the file is damaged.`,
 				return err
 			}
 			if report.Damages > 0 {
-				return fmt.Errorf("%s: %d places are damaged", args[0], report.Damages)
+				return fmt.Errorf("%s is damaged in %s", args[0], counted(report.Damages, "place"))
 			}
 			return nil
 		},
@@ -70,7 +70,7 @@ It refuses a folder in which a broker runs, since what is half written would loo
 damaged; --force reads it all the same. It exits with 1 when there is damage.`,
 		Example: `  pulsectl debug verify ./data
   pulsectl debug verify ./data -o json`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArgument("DIR"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			folder, err := posix.OpenFolder(args[0], posix.FolderOptions{Lock: !force})
 			if errors.Is(err, posix.ErrLocked) {

@@ -9,8 +9,8 @@ import (
 )
 
 // parseMoment reads a TIME: RFC 3339, a duration back from now such as -1h, or
-// milliseconds since the Unix epoch.
-func parseMoment(text string, now time.Time) (time.Time, error) {
+// milliseconds since the Unix epoch. flag is what it was given for.
+func parseMoment(flag, text string, now time.Time) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		return t, nil
 	}
@@ -22,5 +22,5 @@ func parseMoment(text string, now time.Time) (time.Time, error) {
 			return now.Add(-d), nil
 		}
 	}
-	return time.Time{}, usagef("time %q: give RFC 3339 (2026-01-31T12:00:00Z), a time back from now (-1h, -30m, -7d) or Unix milliseconds", text)
+	return time.Time{}, usagef("%s %q: give RFC 3339 (2026-01-31T12:00:00Z), a time back from now (-1h, -30m, -7d) or Unix milliseconds", flag, text)
 }

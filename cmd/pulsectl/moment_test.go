@@ -21,13 +21,13 @@ func TestMoment(t *testing.T) {
 		"0":                         time.UnixMilli(0),
 		"1700000000123":             time.UnixMilli(1700000000123),
 	} {
-		got, err := parseMoment(text, now)
+		got, err := parseMoment("--at", text, now)
 		if err != nil || !got.Equal(want) {
 			t.Errorf("%q is %v (%v), want %v", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "yesterday", "1h", "-", "-5", "2026-01-31"} {
-		if _, err := parseMoment(text, now); !errors.As(err, &usageError{}) {
+		if _, err := parseMoment("--at", text, now); !errors.As(err, &usageError{}) {
 			t.Errorf("%q: %v, want a usage error", text, err)
 		}
 	}

@@ -46,7 +46,7 @@ input, with the durability that was reached.`,
   printf 'k1:v1\nk2:v2\n' | pulsectl produce orders --key-separator :
   pulsectl produce orders -k customer-7 -H trace=abc -H trace=def < messages.txt
   pulsectl produce orders --compression zstd -o json < messages.txt`,
-		Args:              cobra.ExactArgs(1),
+		Args:              oneArgument("TOPIC"),
 		ValidArgsFunction: s.topicNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.topic = args[0]
@@ -65,7 +65,6 @@ input, with the durability that was reached.`,
 	flags.Int64Var(&f.timestamp, "timestamp", 0, "time of every message in Unix milliseconds (default: now)")
 	flags.StringVar(&f.compression, "compression", "none", "none, gzip, snappy, lz4 or zstd")
 	_ = cmd.RegisterFlagCompletionFunc("compression", cobra.FixedCompletions([]string{"none", "gzip", "snappy", "lz4", "zstd"}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.MarkFlagsMutuallyExclusive("key", "key-separator")
 	return cmd
 }
 
@@ -74,6 +73,9 @@ func (f *produceFlags) template() (pulsemq.Message, error) {
 	m := pulsemq.Message{Topic: f.topic}
 	if f.keyGiven {
 		m.Key = []byte(f.key)
+	}
+	if f.keyGiven && f.separatorGiven {
+		return m, usagef("--key and --key-separator exclude each other: one gives all messages a key, the other takes it from each line")
 	}
 	if f.separatorGiven && f.keySeparator == "" {
 		return m, usagef("--key-separator is empty: give the text between key and value")

@@ -96,7 +96,7 @@ func (p *receipts) finish() error {
 	close(p.queue)
 	<-p.ended
 	if p.session.output == outputTable {
-		fmt.Fprintf(p.session.out, "%d messages stored in %d partitions\n", p.stored, len(p.partitions))
+		fmt.Fprintf(p.session.out, "%s stored in %s\n", counted(p.stored, "message"), counted(len(p.partitions), "partition"))
 	}
 	if p.firstErr != nil && p.failures > 1 {
 		return fmt.Errorf("%w (%d messages failed, %d are stored)", p.firstErr, p.failures, p.stored)

@@ -32,13 +32,6 @@ type streams struct {
 	out, err io.Writer
 }
 
-// usageError is a call that cannot be right whatever the broker says.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
 // session is what every command of one call shares.
 type session struct {
 	streams
@@ -56,13 +49,13 @@ func execute(ctx context.Context, s streams, args []string) int {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(s.err, "pulsectl: %v\n", err)
+	fmt.Fprintf(s.err, "pulsectl: %s\n", call.tell(err))
 	if usage := (usageError{}); errors.As(err, &usage) || !call.started {
-		fmt.Fprintln(s.err, "Run pulsectl with --help behind the command to see how it is used.")
+		fmt.Fprintf(s.err, "%s --help shows how it is used.\n", cmd.CommandPath())
 		return exitUsage
 	}
 	return exitFailure
@@ -83,16 +76,17 @@ Exit codes: 0 all went well, 1 something failed, 2 the call was wrong.`,
   pulsectl consume orders
   pulsectl topic offsets orders --at -1h -o json`,
 		Version:       core.Version,
+		Args:          noArgument,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			if call.output != outputTable && call.output != outputJSON {
-				return usagef("output %q: allowed are %s and %s", call.output, outputTable, outputJSON)
+				return usagef("--output %q: allowed are %s and %s", call.output, outputTable, outputJSON)
 			}
 			if call.timeout <= 0 {
-				return usagef("timeout %v: it is more than 0", call.timeout)
+				return usagef("--timeout %v: it is more than 0", call.timeout)
 			}
-			call.started = true
 			return nil
 		},
 	}
@@ -106,7 +100,23 @@ Exit codes: 0 all went well, 1 something failed, 2 the call was wrong.`,
 	flags.DurationVar(&call.timeout, "timeout", 15*time.Second, "how long one request may take")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputTable, outputJSON}, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(newTopic(call), newProduce(call), newConsume(call), newDebug(call))
+	root.SetFlagErrorFunc(flagFault)
+	call.watch(root)
 	return root
+}
+
+// watch notes when a command begins: what cobra refuses before, such as a missing
+// flag, is a wrong call.
+func (s *session) watch(cmd *cobra.Command) {
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			s.started = true
+			return run(cmd, args)
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		s.watch(sub)
+	}
 }
 
 // connect opens a client, within the timeout.

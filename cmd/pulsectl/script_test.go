@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +33,8 @@ import (
 //	lines FILE COUNT        make a file of COUNT different lines
 //	bytes FILE HEX          make a file of any bytes
 //	same FILE FILE          both have the same lines, in any order
+//	flip FILE TEXT          flip a bit of the only place in the file that holds the text; FILE may have *
+//	page STATUS PATH        get a page of the operators' port, which has to have the status
 
 const (
 	brokerReadyTime = 30 * time.Second
@@ -57,16 +61,20 @@ func TestScripts(t *testing.T) {
 			"bytes":  cmdBytes,
 			"same":   cmdSame,
 			"exits":  cmdExits,
+			"page":   cmdPage,
+			"flip":   cmdFlip,
 		},
 	})
 }
 
 // buildBroker builds pulsemq once for all scripts.
-func buildBroker(t *testing.T) string {
-	program := filepath.Join(t.TempDir(), "pulsemq")
-	out, err := exec.Command("go", "build", "-o", program, "../pulsemq").CombinedOutput()
+func buildBroker(t *testing.T) string { return buildProgram(t, "pulsemq") }
+
+func buildProgram(t *testing.T, name string) string {
+	program := filepath.Join(t.TempDir(), name)
+	out, err := exec.Command("go", "build", "-o", program, "../"+name).CombinedOutput()
 	if err != nil {
-		t.Fatalf("build pulsemq: %v\n%s", err, out)
+		t.Fatalf("build %s: %v\n%s", name, err, out)
 	}
 	return program
 }
@@ -89,8 +97,8 @@ type readyLine struct {
 }
 
 func (b *scriptBroker) start(flags []string) (readyLine, error) {
-	args := append([]string{"--data-dir", b.data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--set", "storage.journal-size=64MiB",
-		"--set", "storage.journal-file-size=16MiB", "--set", "storage.min-free=1MiB"}, flags...)
+	args := append([]string{"--data-dir", b.data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--set", "storage.journal-size=16MiB",
+		"--set", "storage.journal-file-size=4MiB", "--set", "storage.min-free=1MiB"}, flags...)
 	b.cmd = exec.Command(b.program, args...)
 	stderr, err := b.cmd.StderrPipe()
 	if err != nil {
@@ -215,6 +223,35 @@ func cmdBytes(ts *testscript.TestScript, _ bool, args []string) {
 	b, err := hex.DecodeString(args[1])
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o666))
+}
+
+func cmdFlip(ts *testscript.TestScript, _ bool, args []string) {
+	names, err := filepath.Glob(ts.MkAbs(args[0]))
+	ts.Check(err)
+	flipped := 0
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		ts.Check(err)
+		if at := bytes.Index(b, []byte(args[1])); at >= 0 {
+			flipped++
+			b[at] ^= 1
+			ts.Check(os.WriteFile(name, b, 0o666))
+		}
+	}
+	if flipped != 1 {
+		ts.Fatalf("%q stands in %d of the files %s", args[1], flipped, args[0])
+	}
+}
+
+func cmdPage(ts *testscript.TestScript, _ bool, args []string) {
+	answer, err := http.Get("http://" + ts.Getenv("ADMIN") + args[1])
+	ts.Check(err)
+	defer answer.Body.Close()
+	if strconv.Itoa(answer.StatusCode) != args[0] {
+		ts.Fatalf("%s answers %s", args[1], answer.Status)
+	}
+	_, err = io.Copy(ts.Stdout(), answer.Body)
+	ts.Check(err)
 }
 
 func cmdSame(ts *testscript.TestScript, neg bool, args []string) {

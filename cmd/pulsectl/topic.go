@@ -16,7 +16,7 @@ func newTopic(s *session) *cobra.Command {
 		Short: "Create, list, describe, alter and delete topics",
 		Long: `A topic is a named log, split into partitions. Records of one partition keep their
 order; partitions spread the load.`,
-		Args: cobra.NoArgs,
+		Args: noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error { return usagef("topic: name a command, such as topic list") },
 	}
 	cmd.AddCommand(newTopicCreate(s), newTopicList(s), newTopicDescribe(s), newTopicDelete(s),
@@ -33,11 +33,13 @@ func newTopicCreate(s *session) *cobra.Command {
 		Long: `Creates a topic. What is not given is the broker's default: see the keys
 partitions.default-count and replication.factor of its configuration.
 
-Names have 1 to 249 of the characters A-Z a-z 0-9 . _ -`,
+Names have 1 to 249 of the characters A-Z a-z 0-9 . _ -
+
+` + topicSettingsHelp(),
 		Example: `  pulsectl topic create orders --partitions 8
   pulsectl topic create audit --config durability=sync --config retention.ms=30d
   pulsectl topic create prices --config cleanup.policy=compact`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArgument("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			spec.Name = args[0]
 			if spec.Config, err = settings(config); err != nil {
@@ -61,7 +63,7 @@ Names have 1 to 249 of the characters A-Z a-z 0-9 . _ -`,
 				if spec.ValidateOnly {
 					verb = "could be created"
 				}
-				_, err = fmt.Fprintf(s.out, "topic %s %s: %d partitions, %d replicas\n", created.Name, verb, created.Partitions, created.Replicas)
+				_, err = fmt.Fprintf(s.out, "topic %s %s: %s, %s\n", created.Name, verb, counted(created.Partitions, "partition"), counted(created.Replicas, "replica"))
 				return err
 			})
 		},
@@ -71,6 +73,7 @@ Names have 1 to 249 of the characters A-Z a-z 0-9 . _ -`,
 	flags.Uint16Var(&spec.Replicas, "replicas", 0, "copies of each partition, on as many brokers (default: the broker's)")
 	flags.StringArrayVar(&config, "config", nil, "setting of the topic, KEY=VALUE; repeatable")
 	flags.BoolVar(&spec.ValidateOnly, "dry-run", false, "check everything and create nothing")
+	_ = cmd.RegisterFlagCompletionFunc("config", completeSetting)
 	return cmd
 }
 
@@ -95,7 +98,7 @@ func newTopicList(s *session) *cobra.Command {
 		Use:     "list",
 		Short:   "List the topics by name",
 		Example: `  pulsectl topic list -o json`,
-		Args:    cobra.NoArgs,
+		Args:    noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.admin(cmd.Context(), func(ctx context.Context, a *pulsemq.Admin) error {
 				summaries := []topicSummary{}
@@ -132,7 +135,7 @@ func newTopicDelete(s *session) *cobra.Command {
 		Short:             "Delete a topic and all its records",
 		Long:              `Deletes a topic. Its records are gone when the command returns; there is no way back.`,
 		Example:           `  pulsectl topic delete orders`,
-		Args:              cobra.ExactArgs(1),
+		Args:              oneArgument("NAME"),
 		ValidArgsFunction: s.topicNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.admin(cmd.Context(), func(ctx context.Context, a *pulsemq.Admin) error {
@@ -161,15 +164,20 @@ func newTopicAlter(s *session) *cobra.Command {
 		Short: "Change a topic's settings or add partitions",
 		Long: `Changes settings of a topic; those that are not named stay. --unset puts one back to
 the broker's default. Partitions can be added, never taken away; keys of old records
-stay where they are.`,
+stay where they are.
+
+` + topicSettingsHelp(),
 		Example: `  pulsectl topic alter orders --config retention.ms=7d --config retention.bytes=10GB
   pulsectl topic alter orders --unset retention.bytes
   pulsectl topic alter orders --partitions 16`,
-		Args:              cobra.ExactArgs(1),
+		Args:              oneArgument("NAME"),
 		ValidArgsFunction: s.topicNames,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if change.Set, err = settings(config); err != nil {
 				return err
+			}
+			if cmd.Flags().Changed("partitions") && change.Partitions == 0 {
+				return usagef("--partitions 0: a topic has at least one")
 			}
 			if len(change.Set) == 0 && len(change.Unset) == 0 && change.Partitions == 0 {
 				return usagef("topic alter: say what to change with --config, --unset or --partitions")
@@ -185,7 +193,11 @@ stay where they are.`,
 						Partitions uint32 `json:"partitions"`
 					}{args[0], partitions})
 				}
-				_, err = fmt.Fprintf(s.out, "topic %s altered: %d partitions\n", args[0], partitions)
+				verb := "altered"
+				if change.ValidateOnly {
+					verb = "could be altered"
+				}
+				_, err = fmt.Fprintf(s.out, "topic %s %s: %s\n", args[0], verb, counted(partitions, "partition"))
 				return err
 			})
 		},
@@ -195,5 +207,7 @@ stay where they are.`,
 	flags.StringArrayVar(&change.Unset, "unset", nil, "setting to put back to the broker's default; repeatable")
 	flags.Uint32Var(&change.Partitions, "partitions", 0, "new number of partitions, more than now")
 	flags.BoolVar(&change.ValidateOnly, "dry-run", false, "check everything and change nothing")
+	_ = cmd.RegisterFlagCompletionFunc("config", completeSetting)
+	_ = cmd.RegisterFlagCompletionFunc("unset", completeSettingKey)
 	return cmd
 }

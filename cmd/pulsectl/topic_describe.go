@@ -39,13 +39,16 @@ type configEntry struct {
 }
 
 func newTopicDescribe(s *session) *cobra.Command {
-	return &cobra.Command{
+	var explain bool
+	cmd := &cobra.Command{
 		Use:   "describe NAME",
 		Short: "Show a topic's partitions and settings",
 		Long: `Shows where each partition is led, which offsets it holds, and every setting with its
-value and where it comes from: the topic itself or the broker's default.`,
-		Example:           `  pulsectl topic describe orders -o json`,
-		Args:              cobra.ExactArgs(1),
+value and where it comes from: the topic itself or the broker's default. --explain adds
+what each setting means.`,
+		Example: `  pulsectl topic describe orders --explain
+  pulsectl topic describe orders -o json`,
+		Args:              oneArgument("NAME"),
 		ValidArgsFunction: s.topicNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.admin(cmd.Context(), func(ctx context.Context, a *pulsemq.Admin) error {
@@ -56,10 +59,12 @@ value and where it comes from: the topic itself or the broker's default.`,
 				if s.output == outputJSON {
 					return printJSON(s, descriptionJSON(&d))
 				}
-				return s.printDescription(&d)
+				return s.printDescription(&d, explain)
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&explain, "explain", false, "also say what each setting means")
+	return cmd
 }
 
 func descriptionJSON(d *pulsemq.TopicDescription) topicDescription {
@@ -83,8 +88,8 @@ func descriptionJSON(d *pulsemq.TopicDescription) topicDescription {
 	return out
 }
 
-func (s *session) printDescription(d *pulsemq.TopicDescription) error {
-	fmt.Fprintf(s.out, "topic %s, id %s, %d partitions, %d replicas\n\n", d.Name, d.ID, len(d.Partitions), d.Replicas)
+func (s *session) printDescription(d *pulsemq.TopicDescription, explain bool) error {
+	fmt.Fprintf(s.out, "topic %s, id %s, %s, %s\n\n", d.Name, d.ID, counted(len(d.Partitions), "partition"), counted(d.Replicas, "replica"))
 	rows := make([][]string, 0, len(d.Partitions))
 	for _, p := range d.Partitions {
 		row := []string{
@@ -104,8 +109,16 @@ func (s *session) printDescription(d *pulsemq.TopicDescription) error {
 	fmt.Fprintln(s.out)
 	rows = rows[:0]
 	for _, c := range d.Config {
-		doc, _, _ := strings.Cut(c.Doc, "\n")
-		rows = append(rows, []string{c.Key, c.Value, c.Source.String(), doc})
+		row := []string{c.Key, c.Value, c.Source.String()}
+		if explain {
+			doc, _, _ := strings.Cut(c.Doc, "\n")
+			row = append(row, strings.ReplaceAll(doc, "`", ""))
+		}
+		rows = append(rows, row)
 	}
-	return s.table([]string{"SETTING", "VALUE", "FROM", "MEANING"}, rows)
+	header := []string{"SETTING", "VALUE", "FROM"}
+	if explain {
+		header = append(header, "MEANING")
+	}
+	return s.table(header, rows)
 }

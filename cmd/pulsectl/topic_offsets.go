@@ -40,18 +40,19 @@ exact to the record. TIME is RFC 3339, a time back from now (-1h) or Unix millis
 		Example: `  pulsectl topic offsets orders
   pulsectl topic offsets orders --at -1h
   pulsectl topic offsets orders --at 2026-01-31T12:00:00Z -o json`,
-		Args:              cobra.ExactArgs(1),
+		Args:              oneArgument("NAME"),
 		ValidArgsFunction: s.topicNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var moment time.Time
-			if at != "" {
+			var atGiven bool
+			if atGiven = cmd.Flags().Changed("at"); atGiven {
 				var err error
-				if moment, err = parseMoment(at, time.Now()); err != nil {
+				if moment, err = parseMoment("--at", at, time.Now()); err != nil {
 					return err
 				}
 			}
 			return s.admin(cmd.Context(), func(ctx context.Context, a *pulsemq.Admin) error {
-				return s.printOffsets(ctx, a, args[0], at != "", moment)
+				return s.printOffsets(ctx, a, args[0], atGiven, moment)
 			})
 		},
 	}

@@ -19,7 +19,7 @@ func newTopicTrim(s *session) *cobra.Command {
 the command returns, also after a crash. Their space is freed when whole segments are
 behind the start. Works on a full disk.`,
 		Example:           `  pulsectl topic trim orders -p 0 --before 1000`,
-		Args:              cobra.ExactArgs(1),
+		Args:              oneArgument("NAME"),
 		ValidArgsFunction: s.topicNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if before < 0 {

@@ -24,6 +24,7 @@ const windowShare = 8
 type broker struct {
 	config   *core.Config
 	log      *slog.Logger
+	clock    core.Clock
 	folder   *disk.Folder
 	progress *startProgress
 	node     *reactor.Node
@@ -43,21 +44,30 @@ func run(ctx context.Context, cfg core.Config, log *slog.Logger) error {
 	}
 	defer folder.Close()
 	b.folder = folder
-	if err := b.start(); err != nil {
+	if err := b.start(ctx); err != nil {
+		if errors.Is(err, reactor.ErrStopped) { // as it was told to
+			err = nil
+		}
 		return errors.Join(err, b.stop())
 	}
 	select {
 	case <-ctx.Done():
 	case <-b.node.Failed():
 	}
-	return b.stop()
+	began := time.Now()
+	log.Info("stopping")
+	if err := b.stop(); err != nil {
+		return err
+	}
+	log.Info("stopped", "stop_ms", time.Since(began).Milliseconds())
+	return nil
 }
 
 // start opens the operators' port first, so that a long recovery can be watched,
-// and the clients' listener last.
-func (b *broker) start() error {
+// and the clients' listener last. A start that takes long ends with ctx.
+func (b *broker) start(ctx context.Context) error {
 	began := time.Now()
-	clock := core.NewSystemClock()
+	b.clock = core.NewSystemClock()
 	shardCPUs, reactorCPUs := processors(&b.config.Broker)
 	health := netio.NewHealth(b.alive)
 	metrics := newMetricsPage()
@@ -69,15 +79,15 @@ func (b *broker) start() error {
 	b.admin = admin
 
 	node, err := reactor.Start(reactor.Options{
-		Config: b.config, Disks: reactor.NewFolderDisks(b.folder, b.log), Clock: clock, Log: b.log, CPUs: shardCPUs,
-		Progress: b.progress.note,
+		Config: b.config, Disks: reactor.NewFolderDisks(b.folder, b.log), Clock: b.clock, Log: b.log, CPUs: shardCPUs,
+		Progress: b.progress.note, Stop: ctx.Done(),
 	})
 	if err != nil {
 		return err
 	}
 	b.node = node
 	server, err := netio.NewServer(netio.ServerOptions{
-		Config: b.config, Links: node.Links, Views: node.Views, Clock: clock, Log: b.log,
+		Config: b.config, Links: node.Links, Views: node.Views, Clock: b.clock, Log: b.log,
 		WindowBudgetBytes: int64(b.config.Memory.Limit) / windowShare, CPUs: reactorCPUs,
 	})
 	if err != nil {
@@ -108,7 +118,7 @@ func (b *broker) alive() error {
 func (b *broker) metrics() *netio.Metrics {
 	var shards []netio.ShardSource
 	for i := range b.config.Broker.Shards {
-		shards = append(shards, shardSamples{node: b.node, shard: i, choice: b.folder.Choice()})
+		shards = append(shards, shardSamples{node: b.node, shard: i, choice: b.folder.Choice(), clock: b.clock})
 	}
 	return netio.NewMetrics(netio.MetricsOptions{
 		Server: b.server, Shards: shards, PerTopic: b.config.Metrics.PerTopic,
@@ -120,7 +130,6 @@ func (b *broker) metrics() *netio.Metrics {
 // the start failed half way. A failed node answers nothing any more: it only ends.
 func (b *broker) stop() error {
 	began := time.Now()
-	b.log.Info("stopping")
 	timeout := b.config.Broker.ShutdownTimeout
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -144,9 +153,6 @@ func (b *broker) stop() error {
 		if e := b.admin.Shutdown(last); e != nil {
 			b.log.Debug("operators' requests were cut", "error", e.Error())
 		}
-	}
-	if err == nil {
-		b.log.Info("stopped", "stop_ms", time.Since(began).Milliseconds())
 	}
 	return err
 }

@@ -75,10 +75,12 @@ configuration.`,
 		Example: `  pulsemq
   pulsemq --data-dir /var/lib/pulsemq --listen 0.0.0.0:9090
   pulsemq --config /etc/pulsemq.yaml --set durability.mode=batch`,
+		Version:       versionText(),
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	flags := root.PersistentFlags()
 	texts := []struct {
 		name, usage string
@@ -142,7 +144,7 @@ func serve(cmd *cobra.Command, sources config.Sources, run runner) error {
 	context.AfterFunc(ctx, stop)
 
 	if err := run(ctx, loaded.Config, log); err != nil {
-		log.Error("stopped", "error", err.Error())
+		log.Error("failed", "error", err.Error())
 		return failure{code: exitFailure}
 	}
 	return nil

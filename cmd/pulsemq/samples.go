@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/netio"
 	"github.com/pulsemq/pulsemq/segment/disk"
@@ -14,11 +16,40 @@ type shardSamples struct {
 	node   *reactor.Node
 	shard  int
 	choice disk.Choice
+	clock  core.Clock
 }
 
-// ShardSample is nil until the shard has left its first snapshot.
+const (
+	// sampleFresh is the age up to which a snapshot is shown as it is; a shard
+	// makes no more than one in that time.
+	sampleFresh = time.Second
+
+	// sampleWait is how long a page waits for a newer one. A shard leaves it at the
+	// end of its turn, so it takes this long only when the shard hangs, and then the
+	// old one is shown.
+	sampleWait = 50 * time.Millisecond
+	samplePoll = time.Millisecond
+)
+
+// newest asks the shard for a snapshot and waits a moment for it: else each page
+// would show what was true when the page before it was read.
+func (s shardSamples) newest() *shard.Snapshot {
+	old := s.node.Snapshot(s.shard)
+	if old != nil && s.clock.Monotonic()-old.Taken < int64(sampleFresh) {
+		return old
+	}
+	for began := time.Now(); time.Since(began) < sampleWait; {
+		time.Sleep(samplePoll)
+		if newer := s.node.Snapshot(s.shard); newer != old {
+			return newer
+		}
+	}
+	return old
+}
+
+// ShardSample is nil while the shard has left no snapshot.
 func (s shardSamples) ShardSample() *netio.ShardSample {
-	snapshot := s.node.Snapshot(s.shard)
+	snapshot := s.newest()
 	if snapshot == nil {
 		return nil
 	}

@@ -37,6 +37,9 @@ var startStages = []string{"journal", "metadata", "partitions", "ready"}
 func (p *startProgress) note(one reactor.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if one.Total == 0 { // the stages before and after the partitions do not count them
+		one.Partitions, one.Total = p.shards[one.Shard].Partitions, p.shards[one.Shard].Total
+	}
 	p.shards[one.Shard] = one
 	sum := netio.Progress{}
 	slowest := len(startStages) - 1

@@ -30,10 +30,16 @@ type Link struct {
 	// Shard wakes the shard: the reactor kicks it after it has published requests.
 	Shard Kicker
 	// Reactor wakes the reactor: the shard kicks it after it has published answers.
-	// The server of the reactors sets it before either thread runs.
+	// The server of the reactors sets it before it sends the first request: until
+	// then a shard has nothing to answer.
 	Reactor Kicker
 
 	Arena Arena
+
+	// Starved is set by the reactor when the arena had no slab for a batch. The shard,
+	// whose tail cache keeps slabs of the arena, gives some up at its next turn; without
+	// that, an arena full of slabs of other sizes would refuse batches for good.
+	Starved atomic.Bool
 }
 
 // Views holds the newest View. The shard of the metadata partition publishes,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/ring"
+	"github.com/pulsemq/pulsemq/ring/arena"
 	"github.com/pulsemq/pulsemq/ring/mail"
 	"github.com/pulsemq/pulsemq/shard"
 )
@@ -27,6 +28,11 @@ const (
 	parkBusyMax  = int64(2 * time.Millisecond)
 	parkBusyTime = 2 * time.Second
 
+	// trimIdle is after how long without work a shard returns free memory to the
+	// kernel, trimBytesPerPark at a time.
+	trimIdle         = 10 * time.Second
+	trimBytesPerPark = 32 << 20
+
 	// snapshotEvery is how often counters are published while somebody reads them.
 	snapshotEvery = int64(time.Second)
 )
@@ -38,6 +44,7 @@ type Loop struct {
 	driver  core.DiskDriver
 	waker   *ring.Waker
 	workers *Workers
+	memory  *arena.Local
 	clock   core.Clock
 	spin    spinner
 
@@ -149,6 +156,9 @@ func (l *Loop) turn() (worked bool, err error) {
 	}
 	m.Tick()
 	for _, link := range l.links {
+		if link.Starved.Load() && link.Starved.Swap(false) {
+			m.Relieve()
+		}
 		worked = l.receive(link) || worked
 	}
 	for _, in := range l.letters {
@@ -168,10 +178,11 @@ func (l *Loop) turn() (worked bool, err error) {
 		}
 		worked = worked || n > 0
 	}
-	worked = l.workers.reap(m.JobDone) > 0 || worked
 	if worked {
 		l.workedAt = l.clock.Monotonic()
 	}
+	// Ended jobs are work, but no reason to sleep less afterwards: the scrubber's never cease.
+	worked = l.workers.reap(m.JobDone) > 0 || worked
 	m.Flush()
 	if err := m.Err(); err != nil {
 		return worked, fmt.Errorf("shard %d: %w", l.id, err)
@@ -208,7 +219,7 @@ func (l *Loop) receive(link *mail.Link) bool {
 // waiting reports whether a turn would find work in a ring.
 func (l *Loop) waiting() bool {
 	for _, link := range l.links {
-		if link.Requests.Len() > 0 {
+		if link.Requests.Len() > 0 || link.Starved.Load() {
 			return true
 		}
 	}
@@ -246,10 +257,11 @@ func (l *Loop) rest() error {
 		}
 		l.spin.vain()
 	}
-	limit := parkMax
-	if l.clock.Monotonic()-l.workedAt < int64(parkBusyTime) {
+	limit, now := parkMax, l.clock.Monotonic()
+	if now-l.workedAt < int64(parkBusyTime) {
 		limit = parkBusyMax
 	}
+	l.trim(now)
 	timeout := l.machine.Wait(limit)
 	if timeout == 0 {
 		return nil
@@ -265,6 +277,13 @@ func (l *Loop) rest() error {
 	}
 	l.spin.parked(l.clock.Monotonic() - start)
 	return nil
+}
+
+// trim returns memory that a burst has left behind, once there is nothing else to do.
+func (l *Loop) trim(now int64) {
+	if now-l.workedAt >= int64(trimIdle) {
+		l.memory.Trim(trimBytesPerPark)
+	}
 }
 
 // stop has the loop end what is under way, at the latest at the deadline. Any

@@ -29,7 +29,7 @@ type Node struct {
 	pool    *Pool
 	wakers  []*ring.Waker
 	letters [][]*ring.SPSC[mail.Letter] // [from][to]
-	loops   []*Loop
+	loops   []*Loop                     // each is set by its thread, under mu until the start is over
 	arenas  []memory
 
 	threads  sync.WaitGroup

@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -32,7 +33,12 @@ type Options struct {
 	CPUs []int
 	// Progress is told how far the start has come, from several threads. May be nil.
 	Progress func(Progress)
+	// Stop gives the start up when it is closed; nil never does.
+	Stop <-chan struct{}
 }
+
+// ErrStopped is the end of a start that was given up. The next one begins anew.
+var ErrStopped = errors.New("stopped while starting")
 
 // Progress says how far a start has come.
 type Progress struct {
@@ -128,11 +134,13 @@ func (n *Node) launch() error {
 	if err != nil {
 		n.fail(err)
 		steps.abandon()
+		n.mu.Lock() // a shard may be on its way still; it finds the gates closed
 		for _, l := range n.loops {
 			if l != nil {
 				l.abandon()
 			}
 		}
+		n.mu.Unlock()
 		<-n.finished
 		n.pool.Close()
 		n.release()
@@ -141,7 +149,7 @@ func (n *Node) launch() error {
 }
 
 func (n *Node) bringUp(steps *steps) error {
-	if err := steps.wait(); err != nil { // journals replayed, metadata recovered
+	if err := steps.wait(n.options.Stop); err != nil { // journals replayed, metadata recovered
 		return err
 	}
 	home := n.loops[core.ShardOf(core.MetadataPartition, len(n.loops))].machine
@@ -154,15 +162,15 @@ func (n *Node) bringUp(steps *steps) error {
 	}
 	steps.metadata, steps.view = metadata, metadata.View()
 	steps.open(stepPartitions)
-	if err := steps.wait(); err != nil { // partitions open, stores started
+	if err := steps.wait(n.options.Stop); err != nil { // partitions open, stores started
 		return err
 	}
 	slices.SortFunc(n.Unavailable, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	for _, err := range n.Unavailable {
-		n.options.Log.Error("a partition cannot serve", "err", err)
+		n.options.Log.Error("a partition cannot serve", "error", err)
 	}
 	steps.open(stepServe)
-	return steps.wait() // every shard has taken its first turns, the node is registered
+	return steps.wait(n.options.Stop) // every shard has taken its first turns, the node is registered
 }
 
 // sortOut removes the folders of deleted partitions and puts those of unknown

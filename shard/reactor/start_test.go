@@ -3,16 +3,19 @@ package reactor
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
+	"github.com/pulsemq/pulsemq/ring/arena"
 	"github.com/pulsemq/pulsemq/ring/mail"
 	"github.com/pulsemq/pulsemq/segment/disk"
 	"github.com/pulsemq/pulsemq/segment/disk/mem"
@@ -150,6 +153,12 @@ func (r *testReactor) create(name string, partitions uint32) *core.Topic {
 
 func (r *testReactor) produce(id core.PartitionID, value string) uint64 {
 	r.t.Helper()
+	return r.produceIn(id, value, nil)
+}
+
+// produceIn sends a batch in a slab that is large enough, or gets one.
+func (r *testReactor) produceIn(id core.PartitionID, value string, slab *core.Slab) uint64 {
+	r.t.Helper()
 	var b proto.BatchBuilder
 	if err := b.Append(&proto.Record{Timestamp: time.Now().UnixMilli(), Value: []byte(value)}); err != nil {
 		r.t.Fatal(err)
@@ -159,7 +168,6 @@ func (r *testReactor) produce(id core.PartitionID, value string) uint64 {
 		r.t.Fatal(err)
 	}
 	arena := r.node.Links[r.index][core.ShardOf(id, len(r.node.Links[r.index]))].Arena
-	slab := arena.Get(core.BatchRoomBytes + len(batch) + core.DiskAlignment)
 	for slab == nil {
 		runtime.Gosched()
 		slab = arena.Get(core.BatchRoomBytes + len(batch) + core.DiskAlignment)
@@ -291,6 +299,69 @@ func TestAnotherNodeIDIsRefused(t *testing.T) {
 	}
 }
 
+// oneDriver are disks that serve only the first shard that comes.
+type oneDriver struct {
+	memDisks
+	taken *atomic.Bool
+}
+
+func (d oneDriver) Driver(w core.Waker) (core.DiskDriver, error) {
+	if d.taken.Swap(true) {
+		return nil, errors.New("no more drivers")
+	}
+	return d.memDisks.Driver(w)
+}
+
+// A shard that cannot start ends the others, however far they have come.
+func TestStartFailsOnOneShard(t *testing.T) {
+	node, err := tryStart(oneDriver{memDisks{mem.New()}, new(atomic.Bool)}, testConfig(4, 1), nil)
+	if node != nil || err == nil || !strings.Contains(err.Error(), "no more drivers") {
+		t.Fatalf("%v", err)
+	}
+}
+
+// stallingDisks let nobody have a driver before they are released.
+type stallingDisks struct {
+	memDisks
+	asked   chan struct{}
+	release chan struct{}
+}
+
+func (d stallingDisks) Driver(w core.Waker) (core.DiskDriver, error) {
+	d.asked <- struct{}{}
+	<-d.release
+	return d.memDisks.Driver(w)
+}
+
+// Who stops a broker that recovers for minutes does not wait for the end of that.
+func TestStartIsGivenUp(t *testing.T) {
+	disks := stallingDisks{memDisks{mem.New()}, make(chan struct{}), make(chan struct{})}
+	stop := make(chan struct{})
+	ended := make(chan error)
+	go func() {
+		_, err := Start(Options{Config: testConfig(2, 1), Disks: disks, Clock: systemClock{time.Now()},
+			Log: slog.New(slog.DiscardHandler), Stop: stop})
+		ended <- err
+	}()
+	<-disks.asked
+	<-disks.asked
+	close(stop)
+	close(disks.release)
+	select {
+	case err := <-ended:
+		if !errors.Is(err, ErrStopped) {
+			t.Fatalf("the start ended with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the start does not end")
+	}
+	// Nothing is left behind that the next start would meet.
+	node, _ := startNode(t, disks.memDisks, testConfig(2, 1), nil)
+	if err := node.Stop(5 * time.Second); err != nil {
+		t.Error(err)
+	}
+}
+
 // A journal that cannot be written ends the process: the node says so.
 func TestFailedJournalIsFatal(t *testing.T) {
 	fs := mem.New()
@@ -351,6 +422,27 @@ func TestSnapshotsArePublished(t *testing.T) {
 	}
 }
 
+// What a burst has touched goes back to the kernel, but not between two bursts.
+func TestIdleShardReturnsMemory(t *testing.T) {
+	memory, err := arena.NewLocal(8 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Close()
+	memory.Get(1 << 20).Release()
+	touched := memory.Gauges().TouchedBytes
+	if touched == 0 {
+		t.Fatal("nothing was touched")
+	}
+	l := &Loop{memory: memory, workedAt: 1}
+	if l.trim(int64(trimIdle)); memory.Gauges().TouchedBytes != touched {
+		t.Error("returned too early")
+	}
+	if l.trim(int64(trimIdle) + 1); memory.Gauges().TouchedBytes != 0 {
+		t.Errorf("%d bytes are still touched", memory.Gauges().TouchedBytes)
+	}
+}
+
 func TestPoolIsBounded(t *testing.T) {
 	pool := NewPool(1)
 	waker := &countingWaker{}
@@ -405,5 +497,50 @@ func TestSpinnerAdapts(t *testing.T) {
 	}
 	if s.current != int64(spinLong) {
 		t.Errorf("spins %d ns although parks are short", s.current)
+	}
+}
+
+// The tail cache keeps slabs of the arena that batches come in through. One slab
+// pins its whole block of memory to one size, so that few of them can keep every
+// batch of another size out: the shard has to give some up when it is told.
+func TestStarvedReactorIsRelieved(t *testing.T) {
+	node, reactors := startNode(t, memDisks{mem.New()}, testConfig(1, 1), nil)
+	r := reactors[0]
+	partition := r.create("t", 1).Partitions[0].ID
+	link := node.Links[0][0]
+	const large, small = 512 << 10, 128 << 10
+	var slabs []*core.Slab
+	for slab := link.Arena.Get(large); slab != nil; slab = link.Arena.Get(large) {
+		slabs = append(slabs, slab)
+	}
+	var sent []uint64
+	for i, slab := range slabs {
+		if i%4 == 0 { // one of each block
+			sent = append(sent, r.produceIn(partition, strings.Repeat("x", 300<<10), slab))
+		} else {
+			link.Arena.Discard(slab)
+		}
+	}
+	for _, id := range sent {
+		if a := r.answer(id); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	if link.Arena.Get(small) != nil {
+		t.Fatal("the blocks were to be pinned")
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		if slab := link.Arena.Get(small); slab != nil {
+			link.Arena.Discard(slab)
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the arena has no memory for another size, and nobody frees any")
+		}
+		link.Starved.Store(true)
+		link.Shard.Kick()
+	}
+	if err := node.Stop(5 * time.Second); err != nil {
+		t.Fatal(err)
 	}
 }

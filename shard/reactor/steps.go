@@ -46,11 +46,32 @@ func (s *steps) passed(step int) bool {
 	}
 }
 
-// wait collects the results of all shards and returns the first failure.
-func (s *steps) wait() error {
+// abandoned says whether the start was abandoned, for a step that takes long.
+func (s *steps) abandoned() bool {
+	select {
+	case <-s.quit:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait collects the results of all shards and returns the first failure, or
+// ErrStopped when stop is closed before.
+func (s *steps) wait(stop <-chan struct{}) error {
 	for range s.shards {
-		if err := <-s.results; err != nil {
-			return err
+		select { // a stop comes before results that are there as well
+		case <-stop:
+			return ErrStopped
+		default:
+		}
+		select {
+		case err := <-s.results:
+			if err != nil {
+				return err
+			}
+		case <-stop:
+			return ErrStopped
 		}
 	}
 	return nil

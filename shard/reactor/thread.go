@@ -20,7 +20,7 @@ func (n *Node) thread(id core.ShardID, steps *steps) {
 	runtime.LockOSThread() // and never unlocked: the thread ends with its goroutine
 	if cpus := n.options.CPUs; int(id) < len(cpus) {
 		if err := pinThread(cpus[id]); err != nil {
-			n.options.Log.Warn("a shard runs unpinned", "shard", int(id), "err", err)
+			n.options.Log.Warn("a shard runs unpinned", "shard", int(id), "error", err)
 		}
 	}
 	loop, memory, err := n.open(id)
@@ -29,7 +29,9 @@ func (n *Node) thread(id core.ShardID, steps *steps) {
 		return
 	}
 	defer closeMemory(memory)
+	n.mu.Lock()
 	n.loops[id] = loop
+	n.mu.Unlock()
 	steps.done(nil)
 	if steps.passed(stepPartitions) {
 		err = n.openPartitions(loop, steps)
@@ -42,7 +44,7 @@ func (n *Node) thread(id core.ShardID, steps *steps) {
 		n.fail(err)
 	}
 	if err := loop.close(); err != nil {
-		n.options.Log.Warn("a shard's disk driver did not close", "shard", int(id), "err", err)
+		n.options.Log.Warn("a shard's disk driver did not close", "shard", int(id), "error", err)
 	}
 }
 
@@ -83,7 +85,7 @@ func (n *Node) open(id core.ShardID) (*Loop, *arena.Local, error) {
 		Store: store, Clock: n.options.Clock, Workers: workers, Slabs: memory, Out: out, TopicIDs: randomTopicID,
 	}, n.machineOptions(id))
 	loop := &Loop{
-		id: id, machine: m, driver: driver, waker: n.wakers[id], workers: workers, clock: n.options.Clock,
+		id: id, machine: m, driver: driver, waker: n.wakers[id], workers: workers, memory: memory, clock: n.options.Clock,
 		links: links, letters: in, out: out,
 	}
 	spin := spinMax(runtime.NumCPU(), shards+reactors)
@@ -147,6 +149,9 @@ func (n *Node) openPartitions(l *Loop, steps *steps) error {
 		return true
 	})
 	for i, p := range mine {
+		if steps.abandoned() {
+			return ErrStopped
+		}
 		if err := l.machine.Open(p.topic.Partitions[p.number].ID, p.topic, p.number); err != nil {
 			n.mu.Lock()
 			n.Unavailable = append(n.Unavailable, err)

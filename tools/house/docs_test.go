@@ -9,19 +9,10 @@ import (
 	"testing"
 )
 
-// mapEntry is a row of the README's map of folders: | `core` | ... |
+// mapEntry is a row of a map of folders: | `core` | ... |
 var mapEntry = regexp.MustCompile("(?m)^\\| `([a-z]+)` \\|")
 
-func TestREADMEMapsTheFolders(t *testing.T) {
-	_, section, found := strings.Cut(read(t, "README.md"), "\n## Folders\n")
-	if !found {
-		t.Fatal("README.md has no section Folders")
-	}
-	section, _, _ = strings.Cut(section, "\n## ")
-	var mapped []string
-	for _, match := range mapEntry.FindAllStringSubmatch(section, -1) {
-		mapped = append(mapped, match[1])
-	}
+func TestDocumentsMapTheFolders(t *testing.T) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
 		t.Fatal(err)
@@ -32,14 +23,30 @@ func TestREADMEMapsTheFolders(t *testing.T) {
 			present = append(present, entry.Name())
 		}
 	}
+	mapsFolders(t, "README.md", "Folders", present)
+	// Which folders hold programs' source; documents import nothing.
+	mapsFolders(t, "docs/ARCHITECTURE.md", "Folders and what they may import", slices.DeleteFunc(present, func(name string) bool { return name == "docs" || name == "deploy" }))
+}
+
+func mapsFolders(t *testing.T, file, title string, present []string) {
+	t.Helper()
+	_, section, found := strings.Cut(read(t, file), "\n## "+title+"\n")
+	if !found {
+		t.Fatalf("%s has no section %s", file, title)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	var mapped []string
+	for _, match := range mapEntry.FindAllStringSubmatch(section, -1) {
+		mapped = append(mapped, match[1])
+	}
 	for _, name := range present {
 		if !slices.Contains(mapped, name) {
-			t.Errorf("README.md maps no folder %s", name)
+			t.Errorf("%s maps no folder %s", file, name)
 		}
 	}
 	for _, name := range mapped {
 		if !slices.Contains(present, name) {
-			t.Errorf("README.md maps folder %s, which there is none of", name)
+			t.Errorf("%s maps folder %s, which there is none of", file, name)
 		}
 	}
 }
@@ -78,15 +85,16 @@ func TestREADMEGuaranteesAreTested(t *testing.T) {
 			continue
 		}
 		rows++
-		match := guarantee.FindStringSubmatch(line)
-		if match == nil {
+		tests := guarantee.FindAllStringSubmatch(line, -1)
+		if tests == nil {
 			t.Errorf("README.md names no test for: %s", line)
-			continue
 		}
-		if !slices.ContainsFunc(files(t, "_test.go"), func(file string) bool {
-			return path.Dir(file) == match[2] && strings.Contains(read(t, file), "\nfunc "+match[1]+"(")
-		}) {
-			t.Errorf("README.md names %s in %s, which there is none of", match[1], match[2])
+		for _, test := range tests {
+			if !slices.ContainsFunc(files(t, "_test.go"), func(file string) bool {
+				return path.Dir(file) == test[2] && strings.Contains(read(t, file), "\nfunc "+test[1]+"(")
+			}) {
+				t.Errorf("README.md names %s in %s, which there is none of", test[1], test[2])
+			}
 		}
 	}
 	if rows == 0 {
@@ -182,6 +190,21 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 			if anchor != "" && !slices.Contains(anchors(read(t, target)), anchor) {
 				t.Errorf("%s links to %s, but %s has no such heading", file, link, target)
+			}
+		}
+	}
+}
+
+var sourceFile = regexp.MustCompile("`([a-z]+/[a-z0-9_/*]+\\.go)`")
+
+func TestDocumentsNameSourceFilesThatExist(t *testing.T) {
+	for _, file := range files(t, ".md") {
+		for _, match := range sourceFile.FindAllStringSubmatch(read(t, file), -1) {
+			if !slices.ContainsFunc(files(t, ".go"), func(name string) bool {
+				matches, err := path.Match(match[1], name)
+				return err == nil && matches
+			}) {
+				t.Errorf("%s names %s, which is not there", file, match[1])
 			}
 		}
 	}

@@ -15,9 +15,8 @@ type Ledger struct {
 	partitions uint32
 	streams    []*Stream // by producer
 
-	found   atomic.Uint64 // marks of this run, however often
-	damaged atomic.Uint64 // batches that are not as they were sent
-	holes   atomic.Uint64 // offsets that no batch has
+	found  atomic.Uint64 // marks of this run, however often
+	damage damage
 }
 
 // Shape says how large a run is.
@@ -47,7 +46,7 @@ func (l *Ledger) Find(mark payload.Mark, at Place) bool {
 		return false
 	}
 	if int(mark.Producer) >= len(l.streams) || at.Partition >= l.partitions {
-		l.damaged.Add(1)
+		l.Damage(at, fmt.Sprintf("producer %d was never started", mark.Producer))
 		return true
 	}
 	l.found.Add(1)
@@ -56,10 +55,13 @@ func (l *Ledger) Find(mark payload.Mark, at Place) bool {
 }
 
 // Damage writes down a batch of this run that is not as it was sent.
-func (l *Ledger) Damage() { l.damaged.Add(1) }
+func (l *Ledger) Damage(at Place, problem string) { l.damage.add(at, problem) }
 
-// Hole writes down offsets that are missing between two batches.
-func (l *Ledger) Hole(offsets int64) { l.holes.Add(uint64(offsets)) }
+// Hole writes down offsets that are missing in front of a batch.
+func (l *Ledger) Hole(at Place, offsets int64) { l.damage.hole(at, offsets) }
+
+// Damages says where what is damaged or missing lies, up to a bound.
+func (l *Ledger) Damages() []string { return l.damage.list() }
 
 // Found is the number of marks read so far.
 func (l *Ledger) Found() uint64 { return l.found.Load() }
@@ -99,7 +101,7 @@ type Verdict struct {
 
 // Verdict closes the account: what has not been found is lost.
 func (l *Ledger) Verdict() Verdict {
-	v := Verdict{Damaged: l.damaged.Load(), Holes: l.holes.Load()}
+	v := l.damage.verdict()
 	for _, s := range l.streams {
 		s.mu.Lock()
 		v.Lost += s.missing * l.records

@@ -1,8 +1,8 @@
 package ledger
 
 import (
+	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/payload"
 )
@@ -17,7 +17,7 @@ type Survey struct {
 	streams map[surveyKey]*surveyStream
 
 	duplicated, reordered uint64 // records
-	damaged, holes        atomic.Uint64
+	damage                damage
 }
 
 type surveyKey struct {
@@ -36,7 +36,7 @@ func NewSurvey() *Survey { return &Survey{streams: make(map[surveyKey]*surveyStr
 // Find writes down a mark, of any run.
 func (v *Survey) Find(mark payload.Mark, at Place) bool {
 	if mark.Counter > surveyCounterMax {
-		v.Damage()
+		v.Damage(at, fmt.Sprintf("counter %d is no run's", mark.Counter))
 		return true
 	}
 	v.mu.Lock()
@@ -60,14 +60,19 @@ func (v *Survey) Find(mark payload.Mark, at Place) bool {
 }
 
 // Damage writes down a batch that cannot be what was sent.
-func (v *Survey) Damage() { v.damaged.Add(1) }
+func (v *Survey) Damage(at Place, problem string) { v.damage.add(at, problem) }
 
-// Hole writes down offsets that no record has.
-func (v *Survey) Hole(offsets int64) { v.holes.Add(uint64(offsets)) }
+// Hole writes down offsets that are missing in front of a batch.
+func (v *Survey) Hole(at Place, offsets int64) { v.damage.hole(at, offsets) }
+
+// Damages says where what is damaged or missing lies, up to a bound.
+func (v *Survey) Damages() []string { return v.damage.list() }
 
 // Verdict is what was found. An offset without a record is a record lost.
 func (v *Survey) Verdict() Verdict {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return Verdict{Lost: v.holes.Load(), Duplicated: v.duplicated, Reordered: v.reordered, Damaged: v.damaged.Load(), Holes: v.holes.Load()}
+	verdict := v.damage.verdict()
+	verdict.Lost, verdict.Duplicated, verdict.Reordered = verdict.Holes, v.duplicated, v.reordered
+	return verdict
 }

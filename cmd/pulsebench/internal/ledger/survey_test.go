@@ -22,10 +22,14 @@ func TestSurveyFindsWhatCanBeFound(t *testing.T) {
 	find(1, 18, 0) // behind 20
 	find(1, 19, 1) // in another partition: no order to break
 	find(2, 3, 0)  // again
-	v.Hole(7)
-	v.Damage()
+	v.Hole(Place{Partition: 1, BaseOffset: 17}, 7)
+	v.Damage(Place{Partition: 2, BaseOffset: 30}, "a bit fell over")
 	find(1, surveyCounterMax+1, 0)
 	if got, want := v.Verdict(), (Verdict{Lost: 7, Holes: 7, Reordered: 10, Duplicated: 10, Damaged: 2}); got != want {
 		t.Errorf("the verdict is %+v, want %+v", got, want)
+	}
+	places := v.Damages()
+	if len(places) != 3 || places[0] != "partition 1: no record at offsets 10 to 16" || places[1] != "partition 2, offset 30: a bit fell over" {
+		t.Errorf("the places are %q", places)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/ledger"
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/link"
 	"github.com/pulsemq/pulsemq/proto"
 )
@@ -190,11 +191,11 @@ func (f *Fetcher) refused(ctx context.Context, err error, index int) error {
 	f.tally.Refuse(refusal.Code)
 	switch {
 	case refusal.Code == proto.CodeCorruptRecord && refusal.Damage != nil && refusal.Damage.NextOffset > c.Next:
-		f.spec.Reader.Account.Damage()
+		f.spec.Reader.Account.Damage(ledger.Place{Partition: c.Number, BaseOffset: c.Next}, refusal.Error())
 		c.Next = refusal.Damage.NextOffset
 	case refusal.Code == proto.CodeOffsetOutOfRange && refusal.Offsets != nil && refusal.Offsets.Earliest > c.Next:
 		// Retention was quicker than this run.
-		f.spec.Reader.Account.Hole(refusal.Offsets.Earliest - c.Next)
+		f.spec.Reader.Account.Hole(ledger.Place{Partition: c.Number, BaseOffset: refusal.Offsets.Earliest}, refusal.Offsets.Earliest-c.Next)
 		c.Next = refusal.Offsets.Earliest
 	case refusal.Retriable():
 		wait := max(time.Duration(refusal.WaitMs)*time.Millisecond, overloadedWaitMin)

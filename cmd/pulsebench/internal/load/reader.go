@@ -16,8 +16,10 @@ const decompressedBytesMax = 256 << 20
 type Account interface {
 	// Find takes a mark; false when it is of no interest.
 	Find(mark payload.Mark, at ledger.Place) bool
-	Damage()
-	Hole(offsets int64)
+	// Damage takes a batch that is not as it was sent.
+	Damage(at ledger.Place, problem string)
+	// Hole takes offsets that are missing in front of a place.
+	Hole(at ledger.Place, offsets int64)
 }
 
 // Reader looks at what one fetcher reads. It belongs to that fetcher.
@@ -43,7 +45,7 @@ func (r *Reader) Read(c *Cursor, batches []byte, now int64) (records, count int6
 			continue
 		}
 		if gap := batch.BaseOffset() - c.Next; gap > 0 {
-			r.Account.Hole(gap)
+			r.Account.Hole(ledger.Place{Partition: c.Number, BaseOffset: batch.BaseOffset()}, gap)
 		}
 		records += batch.NextOffset() - max(batch.BaseOffset(), c.Next)
 		count++
@@ -62,8 +64,12 @@ func (r *Reader) batch(c *Cursor, batch proto.Batch, now int64) {
 			return
 		}
 	}
-	if batch.ValidateCRC() != nil || r.iterator.Reset(batch, decompressedBytesMax) != nil {
-		r.Account.Damage()
+	err := batch.ValidateCRC()
+	if err == nil {
+		err = r.iterator.Reset(batch, decompressedBytesMax)
+	}
+	if err != nil {
+		r.Account.Damage(at, err.Error())
 		return
 	}
 	for r.iterator.Next() {
@@ -71,8 +77,8 @@ func (r *Reader) batch(c *Cursor, batch proto.Batch, now int64) {
 			return
 		}
 	}
-	if r.iterator.Err() != nil {
-		r.Account.Damage()
+	if err := r.iterator.Err(); err != nil {
+		r.Account.Damage(at, err.Error())
 	}
 }
 
@@ -80,19 +86,20 @@ func (r *Reader) batch(c *Cursor, batch proto.Batch, now int64) {
 // look.
 func (r *Reader) record(c *Cursor, now int64) (more bool) {
 	record := r.iterator.Record()
+	at := ledger.Place{Partition: c.Number, BaseOffset: record.Offset}
 	mark, ok := payload.ReadMark(record.Value)
 	switch {
 	case !ok:
 		r.Foreign++
 	case r.Template != nil && mark.Run == r.Template.Spec().Run:
-		r.Account.Damage() // it is this run's, and not as it was sent
+		r.Account.Damage(at, "a batch of this run is not as it was sent, although its checksum is right")
 		return false
 	case r.Filler != nil && !bytes.Equal(record.Value[payload.MarkBytes:], r.Filler):
-		if r.found(mark, ledger.Place{Partition: c.Number, BaseOffset: record.Offset}, now) {
-			r.Account.Damage()
+		if r.found(mark, at, now) {
+			r.Account.Damage(at, "the record's value is not as it was sent, although its checksum is right")
 		}
 	case mark.Index == 0:
-		r.found(mark, ledger.Place{Partition: c.Number, BaseOffset: record.Offset}, now)
+		r.found(mark, at, now)
 	}
 	// The other records of a mark say nothing that its checksum has not said.
 	return mark.Records <= 1

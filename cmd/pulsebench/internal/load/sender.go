@@ -67,6 +67,7 @@ type slot struct {
 type Sender struct {
 	spec  SenderSpec
 	tally *Tally
+	later func(wait time.Duration, do func()) // time.AfterFunc, but for tests whose clock stands still
 
 	mu         sync.Mutex // around everything below, and the link but for Fill
 	slots      []slot
@@ -87,6 +88,7 @@ type Sender struct {
 // NewSender makes a sender; Run runs it.
 func NewSender(spec SenderSpec) *Sender {
 	s := &Sender{spec: spec, tally: NewTally(), slots: make([]slot, spec.InFlight), turn: spec.Producer}
+	s.later = func(wait time.Duration, do func()) { time.AfterFunc(wait, do) }
 	for i := spec.InFlight - 1; i >= 0; i-- {
 		s.free = append(s.free, uint16(i))
 	}
@@ -347,7 +349,7 @@ func (s *Sender) refused(f *link.Frame, now int64) error {
 	}
 	wait := max(time.Duration(refusal.WaitMs)*time.Millisecond, overloadedWaitMin)
 	s.paused = now + int64(wait)
-	time.AfterFunc(wait, s.tend)
+	s.later(wait, s.tend)
 	return nil
 }
 

@@ -38,6 +38,7 @@ type Result struct {
 	Errors             int64            `json:"errors"`                       // requests refused
 	ErrorsByCode       map[string]int64 `json:"errors_by_code,omitempty"`
 	Verified           ledger.Verdict   `json:"verified"`
+	Damages            []string         `json:"damages,omitempty"` // where the first of what is damaged or missing lies
 	Records            int64            `json:"records"`
 	Requests           int64            `json:"requests,omitempty"`
 	Unsent             int64            `json:"unsent"`          // requests that were due and could not be sent in time

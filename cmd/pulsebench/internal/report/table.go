@@ -34,6 +34,9 @@ func (r *Result) WriteTable(w io.Writer) error {
 			grouped(int64(r.ReadBack.RecordsPerSecond)), r.ReadBack.MegabytesPerSecond)
 	}
 	row("verified", "%s", r.Verified)
+	for _, place := range r.Damages {
+		row("", "%s", place)
+	}
 	if r.ForeignRecords > 0 {
 		row("", "%s records that pulsebench did not send", grouped(r.ForeignRecords))
 	}

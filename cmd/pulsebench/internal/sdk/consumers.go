@@ -108,7 +108,7 @@ func (c *Consumers) poll(ctx context.Context, one *consumer) error {
 		if err != nil {
 			var partition *pulsemq.PartitionError
 			if errors.As(err, &partition) && !partition.Stopped {
-				c.spec.Account.Damage()
+				c.spec.Account.Damage(ledger.Place{Partition: partition.Partition, BaseOffset: partition.Base}, partition.Err.Error())
 				one.next[partition.Partition] = partition.Next
 				continue
 			}
@@ -130,7 +130,7 @@ func (c *Consumers) poll(ctx context.Context, one *consumer) error {
 // record recognises one record.
 func (c *Consumers) record(one *consumer, r *pulsemq.Record, now int64) {
 	if gap := r.Offset - one.next[r.Partition]; gap > 0 {
-		c.spec.Account.Hole(gap)
+		c.spec.Account.Hole(ledger.Place{Partition: r.Partition, BaseOffset: r.Offset}, gap)
 	}
 	one.next[r.Partition] = r.Offset + 1
 	one.tally.Bytes += int64(len(r.Value))
@@ -143,7 +143,7 @@ func (c *Consumers) record(one *consumer, r *pulsemq.Record, now int64) {
 		return
 	}
 	if c.spec.Filler != nil && !bytes.Equal(r.Value[payload.MarkBytes:], c.spec.Filler) {
-		c.spec.Account.Damage()
+		c.spec.Account.Damage(ledger.Place{Partition: r.Partition, BaseOffset: r.Offset}, "the record's value is not as it was sent")
 	}
 	if c.spec.EndToEnd {
 		load.Record(one.latency, now-mark.Sent)

@@ -1,0 +1,195 @@
+package segment
+
+import (
+	"fmt"
+	"sort"
+
+	"github.com/pulsemq/pulsemq/core"
+)
+
+// Which of the frames that were found make the log, and what is damage, what a torn tail.
+
+// merge decides which frames make the log.
+func (r *recovery) merge() error {
+	l := r.log
+	base := l.index
+	for _, f := range r.found.frames {
+		r.frames = append(r.frames, located{replayFrame: f})
+	}
+	live := r.frames[:0]
+	for _, f := range r.frames {
+		if f.index > base && !r.dead(f.index, f.generation) {
+			live = append(live, f)
+		} else if f.index > base && f.segment != nil {
+			r.tail[f.segment] = true
+		}
+	}
+	r.frames = live
+	sort.SliceStable(r.frames, func(i, j int) bool {
+		a, b := &r.frames[i], &r.frames[j]
+		switch {
+		case a.index != b.index:
+			return a.index < b.index
+		case a.generation != b.generation:
+			return a.generation > b.generation
+		case a.bad != b.bad:
+			return !a.bad
+		}
+		return a.segment != nil && b.segment == nil
+	})
+	next := l.end
+	expected := base + 1
+	if r.state == nil && len(l.segments) > 0 {
+		next = l.segments[0].header.BaseOffset
+	}
+	last := core.Index(0)
+	for i := range r.frames {
+		f := &r.frames[i]
+		if f.index == last {
+			continue // another copy, or an older generation, of one that was decided
+		}
+		last = f.index
+		if f.index > expected {
+			// In a damaged journal, what stood before a frame that was synced is taken for lost.
+			if expected > r.durable && !(r.store.replay.damages > 0 && f.synced) {
+				break
+			}
+			r.damage(expected, f.index, next, f.base)
+			expected, next = f.index, max(next, f.base)
+		}
+		if f.bad {
+			if f.index > r.durable && !f.synced {
+				break
+			}
+			r.damage(expected, f.index+1, next, f.next())
+			expected, next = f.index+1, max(next, f.next())
+			continue
+		}
+		r.accepted = append(r.accepted, *f)
+		expected, next = f.index+1, f.next()
+	}
+	if expected <= r.durable {
+		offset := next
+		if r.known >= r.durable {
+			offset = max(next, r.durableNext)
+		}
+		r.damage(expected, r.durable+1, next, offset)
+		expected, next = r.durable+1, offset
+	}
+	if n := len(r.frames); n > 0 && r.frames[n-1].index >= expected {
+		r.cut(expected)
+	} else if len(r.tail) > 0 && !r.store.replay.clean {
+		r.cut(expected)
+	}
+	l.index, l.end = expected-1, next
+	return nil
+}
+
+// cut counts a tail that was never durable and is gone.
+func (r *recovery) cut(from core.Index) {
+	r.store.stats.TailsCut++
+	r.store.log.Info("the torn tail of a log was cut", "log", r.log.id.String(), "index", from)
+}
+
+// damage takes note of frames that were durable and are not there.
+func (r *recovery) damage(first, next core.Index, start, end core.Offset) {
+	l := r.log
+	d := DamageRange{Start: start, Next: end, IndexFirst: first, IndexNext: next, Cause: ErrFramePayload}
+	for i := range r.causes {
+		if h := &r.causes[i]; h.IndexFirst < next && h.IndexNext >= first {
+			d.Cause = h.Cause
+		}
+	}
+	l.damaged = append(l.damaged, d)
+	r.store.stats.Damages++
+	r.store.log.Error("a log is damaged below its durable point", "log", l.id.String(), "offsets", fmt.Sprintf("[%d, %d)", start, end), "cause", d.Cause)
+}
+
+// handOn replays the frames to the owner and builds the indexes on the way.
+func (r *recovery) handOn() error {
+	s, l := r.store, r.log
+	var source frameSource
+	source.init(s)
+	defer source.close()
+	for i := range r.accepted {
+		f := &r.accepted[i]
+		h, payload, err := source.frame(f)
+		if err != nil {
+			return err
+		}
+		l.epochs.Add(h.Term, h.Index, h.BaseOffset)
+		l.term = max(l.term, h.Term)
+		l.generation = max(l.generation, h.Generation)
+		l.appendLast = max(l.appendLast, h.AppendTime)
+		if h.Kind == FrameControl {
+			if start, err := ParseLogStart(payload); err == nil {
+				l.start = max(l.start, start)
+			}
+		}
+		if g := f.segment; g != nil {
+			if g.index == nil {
+				g.index = NewIndex(g.header.BaseOffset, g.header.BaseIndex)
+				g.indexFrom = FileHeaderBytes
+				if r.state != nil && r.state.Segment == g.header.Segment {
+					g.indexFrom = r.state.Position
+				}
+			}
+			t := TimestampNone
+			if h.Kind == FrameData {
+				t = PayloadMaxTimestamp(payload)
+			}
+			g.index.Add(&h, f.position, t)
+			g.appendLast = max(g.appendLast, h.AppendTime)
+			g.lastIndex, g.next = h.Index, h.Next()
+		}
+		l.owner.Replay(&h, payload)
+		l.stateBytes += int64(FrameHeaderBytes + len(payload))
+	}
+	s.stats.RecoveredBytes += uint64(l.stateBytes)
+	return nil
+}
+
+// frameSource reads frames back from where they were located.
+type frameSource struct {
+	store  *Store
+	window scanWindow
+	file   core.File
+	path   string
+}
+
+func (x *frameSource) init(s *Store) { x.store = s }
+
+func (x *frameSource) close() {
+	if x.file != nil {
+		x.file.Close()
+		x.file = nil
+	}
+}
+
+func (x *frameSource) frame(f *located) (FrameHeader, []byte, error) {
+	name := ""
+	if f.segment != nil {
+		name = f.segment.path
+	} else {
+		name = JournalPath(x.store.folder.layout, x.store.shard, f.file)
+	}
+	if name != x.path || x.file == nil {
+		x.close()
+		file, err := x.store.ports.FS.OpenRead(name)
+		if err != nil {
+			return FrameHeader{}, nil, err
+		}
+		size, err := file.Size()
+		if err != nil {
+			file.Close()
+			return FrameHeader{}, nil, err
+		}
+		x.file, x.path = file, name
+		x.window.reset(file, size)
+	}
+	h, payload, err := ParseFrame(x.window.view(f.position, FrameHeaderBytes+int(f.bytes)))
+	if err != nil {
+		return h, nil, fmt.Errorf("%s at %d: %w", name, f.position, err)
+	}
+	return h, payload, nil
+}

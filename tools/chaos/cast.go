@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pulsemq "github.com/pulsemq/pulsemq/clients/go"
+	"github.com/pulsemq/pulsemq/proto"
+)
+
+// role is a topic of the cast and how it is written.
+type role struct {
+	name       string
+	partitions uint32
+	config     map[string]string
+	sizes      []int // of values; a random one below a random one of these
+	keys       int   // how many keys; 0: no keys
+	trims      bool  // a trimmer follows the writers
+	windows    int   // messages under way per writer
+}
+
+// roles have small files, so that every kind of roll and recycling happens all the time.
+var roles = []role{
+	{name: "small", partitions: 6, config: map[string]string{"segment.bytes": "1MiB", "max.message.bytes": "512KiB"}, sizes: []int{100, 100, 2000}, windows: 200},
+	{name: "large", partitions: 2, config: map[string]string{"segment.bytes": "2MiB"}, sizes: []int{300_000}, windows: 6},
+	{name: "mixed", partitions: 3, config: map[string]string{"segment.bytes": "1MiB", "max.message.bytes": "512KiB"}, sizes: []int{100, 100, 100, 200_000}, windows: 40},
+	{name: "trimmed", partitions: 2, config: map[string]string{"segment.bytes": "1MiB", "max.message.bytes": "512KiB"}, sizes: []int{100, 5000}, trims: true, windows: 100},
+	{name: "retained", partitions: 1, config: map[string]string{"segment.bytes": "1MiB", "max.message.bytes": "512KiB", "retention.bytes": "3MiB"}, sizes: []int{20_000}, windows: 40},
+	{name: "compacted", partitions: 2, config: map[string]string{"segment.bytes": "1MiB", "max.message.bytes": "512KiB", "cleanup.policy": "compact"}, sizes: []int{5000}, keys: 50, windows: 40},
+	{name: "batched", partitions: 2, config: map[string]string{"segment.bytes": "1MiB", "max.message.bytes": "512KiB", "durability": "batch"}, sizes: []int{500, 100_000}, windows: 60},
+	{name: "unsynced", partitions: 2, config: map[string]string{"segment.bytes": "1MiB", "max.message.bytes": "512KiB", "durability": "none"}, sizes: []int{500, 5000}, windows: 60},
+}
+
+// cast is the topics, their writers and their ledgers.
+type cast struct {
+	client   *pulsemq.Client
+	producer *pulsemq.Producer
+	ledgers  map[string][]*ledger
+	writers  atomic.Uint64
+	powerCut bool // batch may lose a suffix
+	churn    *churn
+	pace     time.Duration
+	refused  map[string]int // messages without an acknowledgement, by topic and error
+	mu       sync.Mutex     // of refused
+}
+
+func (c *cast) create(ctx context.Context) error {
+	c.ledgers = map[string][]*ledger{}
+	for i := range roles {
+		r := &roles[i]
+		if _, err := c.client.Admin().CreateTopic(ctx, pulsemq.TopicSpec{Name: r.name, Partitions: r.partitions, Config: r.config}); err != nil {
+			return fmt.Errorf("create %s: %w", r.name, err)
+		}
+		for p := range r.partitions {
+			l := newLedger(r.name, p)
+			l.compacted, l.retains = r.keys > 0, r.config["retention.bytes"] != ""
+			l.weak = r.config["durability"] == "none" || c.powerCut && r.config["durability"] == "batch"
+			c.ledgers[r.name] = append(c.ledgers[r.name], l)
+		}
+	}
+	return nil
+}
+
+func (c *cast) remove(ctx context.Context) error {
+	for i := range roles {
+		if _, err := c.client.Admin().DeleteTopic(ctx, roles[i].name); err != nil {
+			return fmt.Errorf("delete %s: %w", roles[i].name, err)
+		}
+	}
+	return nil
+}
+
+// crashed notes that a suffix of what is not synced may be gone.
+func (c *cast) crashed() {
+	for _, ledgers := range c.ledgers {
+		for _, l := range ledgers {
+			l.mu.Lock()
+			l.crashes++
+			l.mu.Unlock()
+		}
+	}
+}
+
+// play sends until ctx ends, and returns when every message has its result.
+func (c *cast) play(ctx context.Context, random *rand.Rand) {
+	var all sync.WaitGroup
+	for i := range roles {
+		r := &roles[i]
+		for _, l := range c.ledgers[r.name] {
+			writer, seed := c.writers.Add(1), random.Uint64()
+			all.Go(func() { c.write(ctx, r, l, writer, rand.New(rand.NewPCG(seed, writer))) })
+		}
+		if r.trims {
+			all.Go(func() { c.trim(ctx, r) })
+		}
+	}
+	all.Go(func() { c.churn.run(ctx) })
+	all.Wait()
+}
+
+func (c *cast) write(ctx context.Context, r *role, l *ledger, writer uint64, random *rand.Rand) {
+	window := make(chan struct{}, r.windows)
+	var under sync.WaitGroup
+	defer under.Wait()
+	for ctx.Err() == nil {
+		select {
+		case window <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		if len(window) == 1 {
+			time.Sleep(c.pace)
+		}
+		s := l.next(writer)
+		m := &pulsemq.Message{Topic: r.name, Partition: pulsemq.PartitionNumber(l.partition), Value: s.value(random.IntN(r.sizes[random.IntN(len(r.sizes))]))}
+		key := ""
+		if r.keys > 0 {
+			key = strconv.Itoa(random.IntN(r.keys))
+			m.Key = []byte(key)
+		}
+		under.Add(1)
+		err := c.producer.SendAsync(context.WithoutCancel(ctx), m, func(result pulsemq.Result, err error) {
+			if err == nil {
+				l.ack(s, result.Offset, key)
+			} else {
+				c.refuse(r, err)
+			}
+			<-window
+			under.Done()
+		})
+		if err != nil {
+			c.refuse(r, err)
+			<-window
+			under.Done()
+		}
+	}
+}
+
+// refuse counts a message that was not acknowledged.
+func (c *cast) refuse(r *role, err error) {
+	why := err.Error()
+	if code, ok := proto.CodeOf(err); ok {
+		why = code.String()
+		if e := (*pulsemq.Error)(nil); errors.As(err, &e) {
+			why += " " + e.Text
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused[r.name+" "+why]++
+}
+
+// trim deletes records in the middle of what there is.
+func (c *cast) trim(ctx context.Context, r *role) {
+	for ctx.Err() == nil {
+		for _, l := range c.ledgers[r.name] {
+			l.mu.Lock()
+			before := l.trimmed
+			for offset := range l.acked {
+				before = max(before, offset-200)
+			}
+			l.mu.Unlock()
+			l.mayTrim(before)
+			c.client.Admin().DeleteRecords(ctx, r.name, l.partition, before)
+		}
+		select {
+		case <-time.After(300 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// audit reads every partition and returns what is wrong.
+func (c *cast) audit(ctx context.Context) (faults []string, records int, err error) {
+	for i := range roles {
+		for _, l := range c.ledgers[roles[i].name] {
+			found, start, end, err := c.read(ctx, l)
+			if err != nil {
+				return faults, records, fmt.Errorf("read %s/%d: %w", l.topic, l.partition, err)
+			}
+			records += len(found)
+			faults = append(faults, l.audit(found, start, end)...)
+		}
+	}
+	more, err := c.churn.audit(ctx)
+	return append(faults, more...), records, err
+}
+
+// read is everything that a partition holds.
+func (c *cast) read(ctx context.Context, l *ledger) (records []found, start, end int64, err error) {
+	for try := 0; ; try++ {
+		records, start, end, err = c.readOnce(ctx, l)
+		// Retention takes away what is being read: then it is read again.
+		if l.retains && errors.Is(err, pulsemq.ErrOffsetOutOfRange) && try < 20 {
+			continue
+		}
+		return records, start, end, err
+	}
+}
+
+func (c *cast) readOnce(ctx context.Context, l *ledger) (records []found, start, end int64, err error) {
+	d, err := c.client.Admin().DescribeTopic(ctx, l.topic)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	p := d.Partitions[l.partition]
+	if p.Err != nil {
+		return nil, 0, 0, p.Err
+	}
+	if p.HighWatermark != p.LogEndOffset {
+		return nil, 0, 0, fmt.Errorf("nothing is under way, and the high watermark %d is not the end %d", p.HighWatermark, p.LogEndOffset)
+	}
+	k, err := c.client.NewConsumer(pulsemq.ConsumerStopAtEnd())
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	defer k.Close()
+	if err := k.AssignPartition(ctx, l.topic, l.partition, pulsemq.StartOffset(p.LogStartOffset)); err != nil {
+		return nil, 0, 0, err
+	}
+	for r, err := range k.Records(ctx) {
+		if err != nil {
+			return nil, 0, 0, err
+		}
+		s, err := stampOf(r.Value)
+		records = append(records, found{r.Offset, s, err})
+	}
+	return records, p.LogStartOffset, p.LogEndOffset, nil
+}
