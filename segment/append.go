@@ -61,6 +61,9 @@ func (s *Store) AppendControl(l *Log, kind FrameKind, payload []byte, level core
 		s.stats.Busy++
 		return err
 	}
+	if reserve {
+		l.reserveIndex = l.index
+	}
 	s.appended(l, level, int64(len(payload)), s.wall)
 	return nil
 }

@@ -69,6 +69,7 @@ func (s *Store) rollBack(l *Log) {
 	l.index, l.end = l.durableIndex, l.durable
 	l.writtenIndex, l.written = l.durableIndex, l.durable
 	l.placed, l.largeBytes, l.placeSync = min(l.placed, l.index), 0, false
+	l.reserveIndex = min(l.reserveIndex, l.index)
 	l.flushIndex, l.syncIndex = min(l.flushIndex, l.index), min(l.syncIndex, l.index)
 	l.unsynced, l.unsyncedSince = 0, 0
 	l.epochs.Truncate(next)

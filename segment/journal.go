@@ -199,10 +199,12 @@ func (j *journal) gather() *journalGroup {
 	}
 	g.limit = int(min(whole, rest))
 	j.recycleGather(g)
-	left := 0
-	if g.limit = int(min(whole, room)); g.used < g.limit {
-		left = j.gatherLogs(g)
+	ordinary, reserve := int(min(whole, room)), int(min(whole, rest))
+	if len(j.free) == 0 {
+		reserve = int(min(whole, rest-j.reserveBytes()/2)) // the other half is for checkpoints
 	}
+	left := j.gatherLogs(g, ordinary, reserve)
+	g.limit = ordinary
 	if g.used == GroupHeaderBytes {
 		j.groups = append(j.groups, g)
 		if (left > 0 || j.recycle.ready) && len(j.free) > 0 && g.limit < int(whole) {
@@ -234,14 +236,18 @@ func (j *journal) takeGroup() *journalGroup {
 }
 
 // gatherLogs copies frames of the logs in turn, as far as the group has room.
+// Ordinary frames go up to one limit, those that may use the reserve to another.
 // It returns how many logs have frames left.
-func (j *journal) gatherLogs(g *journalGroup) int {
+func (j *journal) gatherLogs(g *journalGroup, ordinary, reserve int) int {
 	s := j.store
 	kept := s.placeList[:0]
 	for i, l := range s.placeList {
 		if l.state != logServing {
 			l.inPlaceList = false
 			continue
+		}
+		if g.limit = ordinary; l.placed < l.reserveIndex {
+			g.limit = reserve
 		}
 		if !j.gatherLog(g, l) {
 			kept = append(kept, s.placeList[i])

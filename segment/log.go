@@ -95,15 +95,18 @@ type Log struct {
 
 	// chunks are the frames in memory, oldest first: sealed ones kept for readers,
 	// then those written, then those that the segment does not have yet.
-	chunks     chunkDeque
-	issued     int        // how many of chunks have been handed to the writer
-	placed     core.Index // frames up to here went to the journal or wait for the writer
-	placeSync  bool       // of the frames behind placed, one wants a sync
-	largeBytes int        // of frames behind placed that lie in direct chunks
-	dirtyBytes int64      // of closed chunks not yet handed to the writer
-	tailSlab   *core.Slab // where the next tail chunk begins, with a reference of its own
-	tailAt     int
-	tailBytes  int // size of the next tail slab
+	chunks    chunkDeque
+	issued    int        // how many of chunks have been handed to the writer
+	placed    core.Index // frames up to here went to the journal or wait for the writer
+	placeSync bool       // of the frames behind placed, one wants a sync
+	// reserveIndex is the last frame that may use the journal's reserve, and those before
+	// it with it: a log's frames go in order.
+	reserveIndex core.Index
+	largeBytes   int        // of frames behind placed that lie in direct chunks
+	dirtyBytes   int64      // of closed chunks not yet handed to the writer
+	tailSlab     *core.Slab // where the next tail chunk begins, with a reference of its own
+	tailAt       int
+	tailBytes    int // size of the next tail slab
 
 	writer     *writer    // nil while idle
 	flushIndex core.Index // chunks up to here are wanted in the segment

@@ -116,7 +116,7 @@ func (s *Store) sealedMoved(l *Log) {
 func (s *Store) writeState(l *Log, c *chunk) {
 	w := &StateWrite{Files: s.ports.FS, Dir: l.id.dir(), Segment: c.segment.header, State: State{
 		Index: c.lastIndex, Term: l.stateTerm, Generation: l.stateGeneration, Segment: c.segment.header.Segment,
-		Position: c.position + int64(c.bytes()), NextOffset: c.next, LogStart: min(l.start, c.next), Epochs: l.epochs.Clone(), Owner: c.snapshot,
+		Position: c.position + int64(c.bytes()), NextOffset: c.next, LogStart: min(l.startAt(c.lastIndex), c.next), Epochs: l.epochs.Clone(), Owner: c.snapshot,
 	}}
 	c.snapshot = nil
 	w.State.Epochs.Truncate(c.lastIndex + 1)

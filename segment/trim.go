@@ -53,6 +53,18 @@ func (l *Log) trimmed() bool {
 	return n > 0
 }
 
+// startAt is the log start that the frames up to an index say. It is ahead of
+// StartOffset while a move's frame is durable and the owner has not been told.
+func (l *Log) startAt(index core.Index) core.Offset {
+	start := l.start
+	for _, t := range l.trims {
+		if t.index <= index {
+			start = max(start, t.start)
+		}
+	}
+	return start
+}
+
 // cutTrims forgets the moves whose frames were rolled back: other frames get their
 // indexes, and what those make durable is no move.
 func (l *Log) cutTrims(next core.Index) {

@@ -82,3 +82,30 @@ func TestRaisedDurabilityCoversWhatWaitsForTheWriter(t *testing.T) {
 		t.Errorf("durable %d of %d after the durability was raised", o.log.DurableOffset(), o.log.EndOffset())
 	}
 }
+
+// A state that is written together with a trim's frame knows the new start: a
+// restart reads nothing below the state's point.
+func TestStateKnowsTheTrimInItsChunk(t *testing.T) {
+	r := newRig(t, nil)
+	o := r.serve(1)[0]
+	o.append(1, 100)
+	r.settle()
+	if err := r.store.Trim(o.log, 1); err != nil {
+		t.Fatal(err)
+	}
+	o.append(1, 100<<10) // goes straight to the segment and takes the trim along
+	o.log.stateBytes = r.store.options.StateBytes
+	r.store.Flush(r.clock.mono)
+	r.store.Tick(r.clock.mono)
+	if !o.log.stateBusy {
+		t.Fatal("no state was taken")
+	}
+	r.settle()
+	if o.log.StartOffset() != 1 || r.store.Stats().StatesWritten == 0 {
+		t.Fatalf("start %d, %d states", o.log.StartOffset(), r.store.Stats().StatesWritten)
+	}
+	r.crash(1, mem.CrashOptions{Data: mem.FateDrop, Entries: mem.FateDrop, InFlight: mem.FateDrop})
+	if start := r.open(1).log.StartOffset(); start != 1 {
+		t.Fatalf("after a crash the log starts at %d", start)
+	}
+}
