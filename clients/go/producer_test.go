@@ -476,8 +476,10 @@ func TestTopicRecreated(t *testing.T) {
 	if r, err := p.Send(within(t), &Message{Topic: "t", Partition: one}); err != nil || r.Offset != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if n := c.Requests(proto.CommandInitProducer); n != 1 {
-		t.Errorf("%d producer ids: a namesake needs no other", n)
+	// Whether the refusal or the metadata comes first decides whether the topic was
+	// forgotten meanwhile, which costs one more id.
+	if n := c.Requests(proto.CommandInitProducer); n > 2 {
+		t.Errorf("%d producer ids for one namesake", n)
 	}
 	c.Delete("t")
 	if _, err := p.Send(within(t), &Message{Topic: "t", Partition: one}); !errors.Is(err, ErrUnknownTopic) {
