@@ -21,7 +21,7 @@ const (
 // backlog are full; the caller answers OVERLOADED and nothing was taken.
 func (r *Reactor) send(shard core.ShardID, request *mail.Request) bool {
 	backlog := &r.backlogs[shard]
-	if backlog.len() >= backlogRequestsMax {
+	if backlog.Len() >= backlogRequestsMax {
 		return false
 	}
 	r.must(shard, request)
@@ -34,8 +34,8 @@ func (r *Reactor) send(shard core.ShardID, request *mail.Request) bool {
 func (r *Reactor) must(shard core.ShardID, request *mail.Request) {
 	request.Reactor = r.index
 	backlog := &r.backlogs[shard]
-	if backlog.len() > 0 || !r.links[shard].Requests.Stage(*request) {
-		backlog.push(*request)
+	if backlog.Len() > 0 || !r.links[shard].Requests.Stage(*request) {
+		backlog.Push(*request)
 		return
 	}
 	r.unpublished[shard] = true

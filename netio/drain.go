@@ -3,6 +3,7 @@ package netio
 import (
 	"slices"
 
+	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
 )
 
@@ -58,7 +59,7 @@ func (s *Session) drain() {
 	for _, id := range ids {
 		s.refuse(id, errShuttingDown)
 	}
-	s.parked = queue[parkedFetch]{}
+	s.parked = core.Queue[parkedFetch]{}
 }
 
 // drained says whether the session owes nobody anything.

@@ -58,29 +58,3 @@ func TestPendingsAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations per request", n)
 	}
 }
-
-func TestQueueModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var q queue[int]
-		var model []int
-		next := 0
-		t.Repeat(map[string]func(*rapid.T){
-			"push": func(t *rapid.T) { q.push(next); model = append(model, next); next++ },
-			"pop": func(t *rapid.T) {
-				if len(model) == 0 {
-					return
-				}
-				front := *q.front()
-				if got := q.pop(); got != model[0] || front != got {
-					t.Fatalf("pop = %d, front = %d, want %d", got, front, model[0])
-				}
-				model = model[1:]
-			},
-			"": func(t *rapid.T) {
-				if q.len() != len(model) {
-					t.Fatalf("len = %d, want %d", q.len(), len(model))
-				}
-			},
-		})
-	})
-}

@@ -26,7 +26,7 @@ type Reactor struct {
 
 	// Per shard: requests that found the ring full. Order is kept: while a backlog
 	// is not empty, new requests go behind it.
-	backlogs []queue[mail.Request]
+	backlogs []core.Queue[mail.Request]
 	// unpublished marks links with requests that the shard has not been shown.
 	unpublished []bool
 
@@ -79,7 +79,7 @@ func NewReactor(o ReactorOptions) *Reactor {
 		clock:       o.Clock,
 		views:       o.Views,
 		links:       o.Links,
-		backlogs:    make([]queue[mail.Request], len(o.Links)),
+		backlogs:    make([]core.Queue[mail.Request], len(o.Links)),
 		unpublished: make([]bool, len(o.Links)),
 		windows:     windowBudget{total: o.Settings.WindowBudgetBytes},
 	}

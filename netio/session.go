@@ -61,8 +61,8 @@ type Session struct {
 	creating map[uint64]*proto.MetadataRequest
 
 	subscriptions map[uint64]*subscription
-	parked        queue[parkedFetch] // fetches that wait until the client has read
-	touched       uint64             // bit per shard that has been sent something about this connection
+	parked        core.Queue[parkedFetch] // fetches that wait until the client has read
+	touched       uint64                  // bit per shard that has been sent something about this connection
 
 	serverID uint64 // last request id that the broker made on this connection
 }

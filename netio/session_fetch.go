@@ -45,8 +45,8 @@ func (s *Session) fetch(id uint64, p []byte) {
 		Received:    r.now,
 	}
 	shard := r.shard(partition.ID)
-	if s.parked.len() > 0 || s.full() {
-		s.parked.push(parkedFetch{shard, request}) // bounded by the window's requests
+	if s.parked.Len() > 0 || s.full() {
+		s.parked.Push(parkedFetch{shard, request}) // bounded by the window's requests
 		return
 	}
 	if !s.send(shard, &request) {
@@ -64,8 +64,8 @@ func bounded(asked uint32, limit int) uint32 {
 
 // unpark lets waiting fetches on when the client has read.
 func (s *Session) unpark() {
-	for s.parked.len() > 0 && s.state == stateOpen && !s.full() {
-		f := s.parked.pop()
+	for s.parked.Len() > 0 && s.state == stateOpen && !s.full() {
+		f := s.parked.Pop()
 		if !s.send(f.shard, &f.request) {
 			s.refuse(f.request.ID, errOverloaded)
 		}

@@ -172,7 +172,7 @@ func TestScatterIsBounded(t *testing.T) {
 	b.view.topics[0] = testTopic(topicA, "alpha", core.PartitionsPerTopicMax, 16)
 	s, c := b.connect()
 	b.receive(s, proto.AppendFrame(nil, 5, &proto.DescribeTopicRequest{TopicID: topicA}))
-	if n := b.links[0].Requests.Len() + b.reactor.backlogs[0].len(); n > scatterInFlightMax {
+	if n := b.links[0].Requests.Len() + b.reactor.backlogs[0].Len(); n > scatterInFlightMax {
 		t.Fatalf("%d parts are under way", n)
 	}
 	b.run()

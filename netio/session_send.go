@@ -43,7 +43,7 @@ func (o *outgoing) bytes() int {
 // Invariant: dataBytes is the sum over data; control is nil or borrowed from the reactor.
 type sender struct {
 	control   []byte
-	data      queue[outgoing]
+	data      core.Queue[outgoing]
 	dataBytes int
 
 	// written counts the bytes handed to the connection, taken those that its socket
@@ -53,7 +53,7 @@ type sender struct {
 	stuckSince int64
 }
 
-func (o *sender) empty() bool { return len(o.control) == 0 && o.data.len() == 0 }
+func (o *sender) empty() bool { return len(o.control) == 0 && o.data.Len() == 0 }
 
 // encodeScratch holds the messages that are encoded or decoded again and again,
 // so that passing them as interfaces allocates nothing.
@@ -96,7 +96,7 @@ func (s *Session) push(id uint64, m proto.Message) {
 
 // pushData queues an answer with record batches.
 func (s *Session) pushData(o outgoing) {
-	s.out.data.push(o)
+	s.out.data.Push(o)
 	s.out.dataBytes += o.bytes()
 	s.touch()
 }
@@ -107,7 +107,7 @@ func (s *Session) flush() {
 	if s.state == stateClosed {
 		return
 	}
-	if s.out.data.len() == 0 || s.conn.Buffered() > 0 {
+	if s.out.data.Len() == 0 || s.conn.Buffered() > 0 {
 		s.flushControl()
 	} else {
 		s.flushData()
@@ -121,7 +121,7 @@ func (s *Session) flush() {
 	if s.state == stateEnding {
 		s.halfClose()
 	}
-	if s.state != stateClosed && (s.conn.Buffered() > 0 || s.out.data.len() > 0) {
+	if s.state != stateClosed && (s.conn.Buffered() > 0 || s.out.data.Len() > 0) {
 		s.block()
 		if s.conn.Buffered() == 0 {
 			// The next chunk may go at once, after the others have had their turn.
@@ -201,8 +201,8 @@ func (s *Session) flushData() {
 		slices = r.slices[:0]
 	}
 	first := true
-	for s.out.data.len() > 0 && err == nil && s.state != stateClosed {
-		size := s.out.data.front().bytes()
+	for s.out.data.Len() > 0 && err == nil && s.state != stateClosed {
+		size := s.out.data.Front().bytes()
 		if !first && bytes+size > core.AnswerChunkBytesMax {
 			break
 		}
@@ -210,7 +210,7 @@ func (s *Session) flushData() {
 		// Taken out of the queue before anything is written: a failed write ends in
 		// Lost, which returns what is queued. The parcel goes back after the write,
 		// which copies what the socket does not take.
-		o := s.out.data.pop()
+		o := s.out.data.Pop()
 		s.out.dataBytes -= size
 		r.returns = append(r.returns, returning{o.shard, o.answer.Parcel})
 		before := len(buf)
@@ -303,13 +303,13 @@ func (s *Session) dropOutput() {
 
 // dropData forgets the answers with records.
 func (s *Session) dropData() {
-	for s.out.data.len() > 0 {
-		o := s.out.data.pop()
+	for s.out.data.Len() > 0 {
+		o := s.out.data.Pop()
 		s.reactor.giveBack(o.shard, o.answer.Parcel)
 	}
-	s.out.data = queue[outgoing]{}
+	s.out.data = core.Queue[outgoing]{}
 	s.out.dataBytes = 0
-	s.parked = queue[parkedFetch]{}
+	s.parked = core.Queue[parkedFetch]{}
 	s.dropHeld()
 }
 

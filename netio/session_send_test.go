@@ -134,7 +134,7 @@ func TestChunksFollowAtOnce(t *testing.T) {
 		if len(c.sent) == before {
 			t.Fatal("a turn sent nothing")
 		}
-		if more := s.out.data.len() > 0; more != (kicks.count > 0) {
+		if more := s.out.data.Len() > 0; more != (kicks.count > 0) {
 			t.Fatalf("data waits: %v, the reactor calls itself %d times", more, kicks.count)
 		}
 	}

@@ -31,7 +31,7 @@ func (s *Session) subscribe(id uint64, p []byte) {
 	parts.sub = sub
 	parts.response.Subscription = sub.id
 	if sub.change != nil {
-		sub.changes.push(parts)
+		sub.changes.Push(parts)
 		return
 	}
 	sub.apply(parts)
@@ -100,8 +100,8 @@ func (sub *subscription) apply(parts *subscribeParts) {
 		sub.close()
 		s.settle(parts.id)
 		s.push(parts.id, &parts.response)
-		for sub.changes.len() > 0 {
-			s.refuse(sub.changes.pop().id, unknownSubscription(sub.id))
+		for sub.changes.Len() > 0 {
+			s.refuse(sub.changes.Pop().id, unknownSubscription(sub.id))
 		}
 		return
 	}
@@ -170,8 +170,8 @@ func (p *subscribeParts) finish() proto.Message {
 	sub.change = nil
 	p.session.push(p.id, &p.response)
 	sub.lendAll()
-	if sub.changes.len() > 0 {
-		sub.apply(sub.changes.pop())
+	if sub.changes.Len() > 0 {
+		sub.apply(sub.changes.Pop())
 	}
 	return nil // already pushed: the next change may answer at once
 }

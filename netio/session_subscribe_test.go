@@ -353,7 +353,7 @@ func TestSubscribeModel(t *testing.T) {
 
 // flood fills the way to the first shard, which does not move.
 func (b *bench) flood() {
-	for id := uint64(2); b.reactor.backlogs[0].len() < backlogRequestsMax; {
+	for id := uint64(2); b.reactor.backlogs[0].Len() < backlogRequestsMax; {
 		s, _ := b.connect()
 		for range testSettings().WindowRequests {
 			b.receive(s, proto.AppendFrame(nil, id, fetch(0, 0)))

@@ -29,10 +29,10 @@ type subscription struct {
 	credit     int64
 	partitions map[core.PartitionID]*subscribed
 	shards     []shardLoan
-	held       queue[outgoing]
+	held       core.Queue[outgoing]
 
 	change  *subscribeParts // the SUBSCRIBE under way
-	changes queue[*subscribeParts]
+	changes core.Queue[*subscribeParts]
 }
 
 // shardLoan is what a subscription has with one shard.
@@ -72,11 +72,11 @@ func (sub *subscription) find(topic core.TopicID, number uint32) (core.Partition
 func (sub *subscription) remove(id core.PartitionID, at *subscribed) {
 	sub.tell(at.shard, mail.Request{Kind: mail.RequestUnsubscribe, Partition: id})
 	sub.forget(id, at)
-	for range sub.held.len() {
-		if o := sub.held.pop(); o.answer.Partition == id {
+	for range sub.held.Len() {
+		if o := sub.held.Pop(); o.answer.Partition == id {
 			sub.session.reactor.giveBack(o.shard, o.answer.Parcel)
 		} else {
-			sub.held.push(o)
+			sub.held.Push(o)
 		}
 	}
 }
@@ -149,8 +149,8 @@ func (s *Session) answerSubscription(shard core.ShardID, a *mail.Answer) {
 		sub.forget(a.Partition, at)
 		s.reactor.stats.fail(a.Err.Code)
 	}
-	if sub.held.len() > 0 || sub.credit <= 0 && bytes > 0 {
-		sub.held.push(o)
+	if sub.held.Len() > 0 || sub.credit <= 0 && bytes > 0 {
+		sub.held.Push(o)
 		return
 	}
 	sub.deliver(o)
@@ -175,12 +175,12 @@ func (sub *subscription) addCredit(bytes uint64) {
 	} else {
 		sub.credit += int64(bytes)
 	}
-	for sub.held.len() > 0 {
-		o := sub.held.front()
+	for sub.held.Len() > 0 {
+		o := sub.held.Front()
 		if sub.credit <= 0 && o.answer.Parcel != nil {
 			break
 		}
-		sub.deliver(sub.held.pop())
+		sub.deliver(sub.held.Pop())
 	}
 	sub.lendAll()
 }
@@ -214,8 +214,8 @@ func (s *Session) lendAll() {
 }
 
 func (sub *subscription) dropHeld() {
-	for sub.held.len() > 0 {
-		o := sub.held.pop()
+	for sub.held.Len() > 0 {
+		o := sub.held.Pop()
 		sub.session.reactor.giveBack(o.shard, o.answer.Parcel)
 	}
 }

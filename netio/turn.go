@@ -35,11 +35,11 @@ func (r *Reactor) Flush() (wait int64) {
 	r.dirty = r.dirty[:0]
 	for i, link := range r.links {
 		backlog := &r.backlogs[i]
-		for backlog.len() > 0 && link.Requests.Stage(*backlog.front()) {
-			backlog.pop()
+		for backlog.Len() > 0 && link.Requests.Stage(*backlog.Front()) {
+			backlog.Pop()
 			r.unpublished[i] = true
 		}
-		again = again || backlog.len() > 0
+		again = again || backlog.Len() > 0
 		if r.unpublished[i] {
 			r.unpublished[i] = false
 			link.Requests.Publish()

@@ -22,7 +22,7 @@ type admin struct {
 	machine  *Machine
 	log      *segment.Log
 	metadata *cluster.Metadata
-	queued   queue[*change]
+	queued   core.Queue[*change]
 	applied  *change
 	builder  proto.BatchBuilder
 	ids      producerIDs
@@ -222,7 +222,7 @@ func (m *Machine) answerAdmin(r *mail.Request, body any) {
 // submit appends a command to the log. It is applied when it is durable and all
 // before it are done.
 func (a *admin) submit(c *change) *proto.Error {
-	if a.queued.len() >= changesMax {
+	if a.queued.Len() >= changesMax {
 		return errOverloadedAdmin
 	}
 	next, err := a.append(c.command)
@@ -233,7 +233,7 @@ func (a *admin) submit(c *change) *proto.Error {
 	if c.answered = c.request.Kind != mail.RequestAdmin; !c.answered {
 		a.machine.wheel.arm(&c.timer, c, c.deadline)
 	}
-	a.queued.push(c)
+	a.queued.Push(c)
 	return nil
 }
 
@@ -286,10 +286,10 @@ func (a *admin) run() {
 		if a.applied != nil && !a.applied.proceed() {
 			return
 		}
-		if a.queued.len() == 0 || (*a.queued.front()).next > a.log.DurableOffset() {
+		if a.queued.Len() == 0 || (*a.queued.Front()).next > a.log.DurableOffset() {
 			return
 		}
-		a.queued.pop().apply()
+		a.queued.Pop().apply()
 	}
 }
 
@@ -311,10 +311,10 @@ func (a *admin) Advanced(*segment.Log) {}
 // RolledBack fails the commands that were not durable. The state needs no
 // rebuilding: it never held them.
 func (a *admin) RolledBack(_ *segment.Log, next core.Offset, err error) {
-	for n := a.queued.len(); n > 0; n-- {
-		c := a.queued.pop()
+	for n := a.queued.Len(); n > 0; n-- {
+		c := a.queued.Pop()
 		if c.next <= next {
-			a.queued.push(c)
+			a.queued.Push(c)
 			continue
 		}
 		c.fail(storageError(err))
@@ -325,8 +325,8 @@ func (a *admin) RolledBack(_ *segment.Log, next core.Offset, err error) {
 // the log behind it.
 func (a *admin) Snapshot(b []byte) []byte {
 	at := a.metadata.Clone()
-	for i := range a.queued.len() {
-		_, _ = at.Apply(a.queued.items[(a.queued.head+i)&(len(a.queued.items)-1)].command)
+	for i := range a.queued.Len() {
+		_, _ = at.Apply((*a.queued.At(i)).command)
 	}
 	return at.AppendSnapshot(b)
 }

@@ -81,7 +81,7 @@ func limited(asked uint32, limit int) int {
 
 func (f *fetch) enqueue() {
 	f.queued = true
-	f.partition.machine.runnable.push(f)
+	f.partition.machine.runnable.Push(f)
 }
 
 // run reads the next chunk, or waits for data.

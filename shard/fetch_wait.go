@@ -48,11 +48,11 @@ func (f *fetch) expire() {
 }
 
 // starve waits for memory that other answers hold.
-func (f *fetch) starve(behind *queue[*fetch]) {
+func (f *fetch) starve(behind *core.Queue[*fetch]) {
 	m := f.partition.machine
 	m.stats.Starved++
 	f.queued = true
-	behind.push(f)
+	behind.Push(f)
 	if !f.sent && !f.timer.armed {
 		m.wheel.arm(&f.timer, f, max(f.deadline, m.now+int64(starveMax)))
 	}
@@ -70,13 +70,13 @@ const resumeMax = 16
 func (m *Machine) resumePeer(p *peer) {
 	most := resumeMax
 	if p.parcelBytes == 0 {
-		most = max(p.starved.len(), p.hungry.len())
+		most = max(p.starved.Len(), p.hungry.Len())
 	}
-	for n := min(most, p.starved.len()); n > 0; n-- {
-		m.runnable.push(p.starved.pop()) // stays queued
+	for n := min(most, p.starved.Len()); n > 0; n-- {
+		m.runnable.Push(p.starved.Pop()) // stays queued
 	}
-	for n := min(most, p.hungry.len()); n > 0; n-- {
-		m.pushable.push(p.hungry.pop())
+	for n := min(most, p.hungry.Len()); n > 0; n-- {
+		m.pushable.Push(p.hungry.Pop())
 	}
 }
 
@@ -85,21 +85,21 @@ func (m *Machine) resumePeer(p *peer) {
 // connection is used up waits there, and not before the others.
 func (m *Machine) resume() {
 	for n := 0; n < resumeMax && m.reads < readBytesPerTurn && m.starvedFits(); n++ {
-		f := m.starved.pop()
+		f := m.starved.Pop()
 		f.queued = false
 		f.run()
 	}
 	for n := 0; n < resumeMax && m.reads < readBytesPerTurn && m.hungryFits(); n++ {
-		s := m.hungry.pop()
+		s := m.hungry.Pop()
 		s.queued = false
 		s.run()
 	}
 }
 
 func (m *Machine) starvedFits() bool {
-	return m.starved.len() > 0 && m.readable((*m.starved.front()).want())
+	return m.starved.Len() > 0 && m.readable((*m.starved.Front()).want())
 }
 
 func (m *Machine) hungryFits() bool {
-	return m.hungry.len() > 0 && m.readable((*m.hungry.front()).want())
+	return m.hungry.Len() > 0 && m.readable((*m.hungry.Front()).want())
 }

@@ -18,7 +18,7 @@ const decompressedBytesMax = 64 << 20
 // Invariant: the first request is the one at the worker; it is one at a time.
 type inspection struct {
 	partition *partition
-	held      queue[mail.Request]
+	held      core.Queue[mail.Request]
 	job       inspectJob
 	submitted bool
 }
@@ -98,7 +98,7 @@ func (j *inspectJob) Run() {
 func (j *inspectJob) Done() {
 	in := j.inspection
 	p := in.partition
-	r := in.held.pop()
+	r := in.held.Pop()
 	in.submitted = false
 	p.releaseHeld(&r)
 	p.finish(&r, p.inspectError(j.err))
@@ -135,13 +135,13 @@ func (p *partition) startInspection(r *mail.Request) *proto.Error {
 
 // hold keeps a produce until those before it have been checked.
 func (p *partition) hold(r *mail.Request) *proto.Error {
-	if p.inspect.held.len() >= heldPerPartitionMax {
+	if p.inspect.held.Len() >= heldPerPartitionMax {
 		return errOverloadedCheck
 	}
 	if err := p.machine.admit(p, int64(r.Bytes)); err != nil {
 		return err
 	}
-	p.inspect.held.push(*r)
+	p.inspect.held.Push(*r)
 	p.pendingBytes += int64(r.Bytes)
 	p.machine.memory.pending += int64(r.Bytes)
 	return nil
@@ -156,22 +156,22 @@ func (p *partition) releaseHeld(r *mail.Request) {
 // partition comes back at the next turn.
 func (p *partition) runHeld() {
 	in := p.inspect
-	for in != nil && !in.submitted && in.held.len() > 0 {
-		front := in.held.front()
+	for in != nil && !in.submitted && in.held.Len() > 0 {
+		front := in.held.Front()
 		needed, err := p.inspectionNeeded(front)
 		if needed && err == nil {
 			config := &p.topic.Config
 			in.job.batch, in.job.validate, in.job.compacted = requestBatch(front), config.CompressionValidate, config.Cleanup == core.CleanupCompact
 			if in.submitted = p.machine.ports.Workers.Submit(&in.job); !in.submitted {
-				p.machine.stalled.push(p)
+				p.machine.stalled.Push(p)
 			}
 			return
 		}
-		r := in.held.pop()
+		r := in.held.Pop()
 		p.releaseHeld(&r)
 		p.finish(&r, err)
 	}
-	if in != nil && in.held.len() == 0 {
+	if in != nil && in.held.Len() == 0 {
 		p.inspect = nil
 	}
 }
@@ -186,18 +186,18 @@ func (p *partition) endHeld(err *proto.Error) {
 		keep = 1
 	}
 	held := &p.inspect.held
-	for n := held.len(); n > 0; n-- {
-		r := held.pop()
+	for n := held.Len(); n > 0; n-- {
+		r := held.Pop()
 		if keep > 0 {
 			keep--
-			held.push(r)
+			held.Push(r)
 			continue
 		}
 		p.releaseHeld(&r)
 		r.Slab.Release()
 		p.machine.refuseRequest(&r, err)
 	}
-	if held.len() == 0 {
+	if held.Len() == 0 {
 		p.inspect = nil
 	}
 }

@@ -27,14 +27,14 @@ type Machine struct {
 	admin      *admin // nil unless this shard owns the metadata partition
 
 	wheel    wheel
-	moved    queue[*partition]    // whose log advanced since the last settle
-	runnable queue[*fetch]        // to be read in this turn or the next
-	pushable queue[*subscription] // with credit and unread data
-	starved  queue[*fetch]        // waiting for the shard's memory
-	hungry   queue[*subscription] // waiting for the shard's memory
-	stalled  queue[*partition]    // whose next check did not fit the workers' queue
-	outboxes []outbox             // per reactor
-	letters  queue[letterOut]     // answers to other shards that did not fit their ring
+	moved    core.Queue[*partition]    // whose log advanced since the last settle
+	runnable core.Queue[*fetch]        // to be read in this turn or the next
+	pushable core.Queue[*subscription] // with credit and unread data
+	starved  core.Queue[*fetch]        // waiting for the shard's memory
+	hungry   core.Queue[*subscription] // waiting for the shard's memory
+	stalled  core.Queue[*partition]    // whose next check did not fit the workers' queue
+	outboxes []outbox                  // per reactor
+	letters  core.Queue[letterOut]     // answers to other shards that did not fit their ring
 
 	memory   memory
 	pools    pools
@@ -54,7 +54,7 @@ type letterOut struct {
 }
 
 // outbox keeps the answers that did not fit a reactor's ring, in order.
-type outbox struct{ answers queue[mail.Answer] }
+type outbox struct{ answers core.Queue[mail.Answer] }
 
 // New makes a machine without partitions. The store may not be started yet.
 func New(ports Ports, options Options) *Machine {
@@ -157,12 +157,12 @@ func (m *Machine) Flush() {
 // Busy reports whether the next turn has work that no ring and no completion
 // will announce, so that the loop must not park.
 func (m *Machine) Busy() bool {
-	if m.runnable.len() > 0 || m.pushable.len() > 0 || m.moved.len() > 0 || m.letters.len() > 0 || m.stalled.len() > 0 ||
+	if m.runnable.Len() > 0 || m.pushable.Len() > 0 || m.moved.Len() > 0 || m.letters.Len() > 0 || m.stalled.Len() > 0 ||
 		m.starvedFits() || m.hungryFits() {
 		return true
 	}
 	for i := range m.outboxes {
-		if m.outboxes[i].answers.len() > 0 {
+		if m.outboxes[i].answers.Len() > 0 {
 			return true
 		}
 	}
@@ -177,8 +177,8 @@ func (m *Machine) Err() error { return m.fatal }
 
 // settle answers what the logs that advanced allow, until nothing moves.
 func (m *Machine) settle() {
-	for m.moved.len() > 0 {
-		p := m.moved.pop()
+	for m.moved.Len() > 0 {
+		p := m.moved.Pop()
 		p.moved = false
 		if !p.gone && p.log != nil { // a log tells of its recovery before it is handed over
 			p.settle()
@@ -193,8 +193,8 @@ func (m *Machine) send(reactor uint8) {
 	if m.answer.Kind == mail.AnswerError || m.answer.Err != nil {
 		m.stats.failed(m.answer.Err)
 	}
-	if box.len() > 0 || !m.ports.Out.Answer(int(reactor), &m.answer) {
-		box.push(m.answer)
+	if box.Len() > 0 || !m.ports.Out.Answer(int(reactor), &m.answer) {
+		box.Push(m.answer)
 	}
 	m.answer = mail.Answer{}
 }
@@ -202,19 +202,19 @@ func (m *Machine) send(reactor uint8) {
 func (m *Machine) drainOutboxes() {
 	for i := range m.outboxes {
 		box := &m.outboxes[i].answers
-		for box.len() > 0 && m.ports.Out.Answer(i, box.front()) {
-			box.pop()
+		for box.Len() > 0 && m.ports.Out.Answer(i, box.Front()) {
+			box.Pop()
 		}
 	}
 }
 
 func (m *Machine) drainLetters() {
-	for m.letters.len() > 0 {
-		front := m.letters.front()
+	for m.letters.Len() > 0 {
+		front := m.letters.Front()
 		if !m.ports.Out.Letter(front.shard, &front.letter) {
 			return
 		}
-		m.letters.pop()
+		m.letters.Pop()
 	}
 }
 
@@ -226,7 +226,7 @@ func (m *Machine) Letter(l *mail.Letter) {
 		return
 	}
 	m.obey(l)
-	m.letters.push(letterOut{l.From, mail.Letter{Kind: mail.LetterDone, From: m.options.Shard, Change: l.Change, Partition: l.Partition}})
+	m.letters.Push(letterOut{l.From, mail.Letter{Kind: mail.LetterDone, From: m.options.Shard, Change: l.Change, Partition: l.Partition}})
 }
 
 // obey carries out a change of the metadata on this shard.
@@ -296,7 +296,7 @@ func (m *Machine) Stopped() bool {
 		return false
 	}
 	for i := range m.outboxes {
-		if m.outboxes[i].answers.len() > 0 {
+		if m.outboxes[i].answers.Len() > 0 {
 			return false
 		}
 	}

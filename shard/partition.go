@@ -109,7 +109,7 @@ func (m *Machine) serve(id core.PartitionID, epoch core.LeaderEpoch) (*partition
 func (p *partition) Advanced(*segment.Log) {
 	if !p.moved {
 		p.moved = true
-		p.machine.moved.push(p)
+		p.machine.moved.Push(p)
 	}
 }
 

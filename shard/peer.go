@@ -21,8 +21,8 @@ type peer struct {
 
 	// Waiting for the connection's own share of the memory. They are empty while
 	// parcelBytes is 0, so that there is always something whose return lets them on.
-	starved queue[*fetch]
-	hungry  queue[*subscription]
+	starved core.Queue[*fetch]
+	hungry  core.Queue[*subscription]
 }
 
 func (m *Machine) peer(r *mail.Request) *peer {
@@ -39,7 +39,7 @@ func (m *Machine) peer(r *mail.Request) *peer {
 // releasePeer forgets a peer for which nothing is held any more.
 func (m *Machine) releasePeer(p *peer) {
 	if m.peers[p.key] == p && len(p.fetches) == 0 && len(p.subscriptions) == 0 && p.parcelBytes == 0 {
-		core.Assert(p.starved.len() == 0 && p.hungry.len() == 0, "nothing waits for memory that is all there")
+		core.Assert(p.starved.Len() == 0 && p.hungry.Len() == 0, "nothing waits for memory that is all there")
 		delete(m.peers, p.key)
 		m.pools.putPeer(p)
 	}

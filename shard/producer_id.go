@@ -12,14 +12,14 @@ import (
 type producerIDs struct {
 	next, end core.ProducerID
 	reserving bool
-	waiting   queue[*patience]
+	waiting   core.Queue[*patience]
 }
 
 // initProducer answers with the next id, after a reservation when the block is empty.
 func (a *admin) initProducer(r *mail.Request) *proto.Error {
 	ids := &a.ids
 	if ids.next == ids.end {
-		if ids.waiting.len() >= producerRequestsMax {
+		if ids.waiting.Len() >= producerRequestsMax {
 			return errOverloadedAdmin
 		}
 		if err := a.reserve(); err != nil {
@@ -27,7 +27,7 @@ func (a *admin) initProducer(r *mail.Request) *proto.Error {
 		}
 		waiting := new(patience)
 		a.machine.await(waiting, r)
-		ids.waiting.push(waiting)
+		ids.waiting.Push(waiting)
 		return nil
 	}
 	ids.answer(a.machine, r)
@@ -56,12 +56,12 @@ func (ids *producerIDs) answer(m *Machine, r *mail.Request) {
 func (ids *producerIDs) reserved(m *Machine, c cluster.Change) {
 	ids.next, ids.end = c.ProducerFirst, c.ProducerFirst+core.ProducerID(c.ProducerCount)
 	ids.reserving = false
-	for ids.waiting.len() > 0 && ids.next < ids.end {
-		if waiting := ids.waiting.pop(); waiting.end() {
+	for ids.waiting.Len() > 0 && ids.next < ids.end {
+		if waiting := ids.waiting.Pop(); waiting.end() {
 			ids.answer(m, &waiting.request)
 		}
 	}
-	if ids.waiting.len() > 0 { // more waited than a block holds
+	if ids.waiting.Len() > 0 { // more waited than a block holds
 		if err := m.admin.reserve(); err != nil {
 			ids.refuse(m, err)
 		}
@@ -71,8 +71,8 @@ func (ids *producerIDs) reserved(m *Machine, c cluster.Change) {
 // refuse ends the wait of those whose block will not come.
 func (ids *producerIDs) refuse(m *Machine, err *proto.Error) {
 	ids.reserving = false
-	for ids.waiting.len() > 0 {
-		if waiting := ids.waiting.pop(); waiting.end() {
+	for ids.waiting.Len() > 0 {
+		if waiting := ids.waiting.Pop(); waiting.end() {
 			m.refuseRequest(&waiting.request, err)
 		}
 	}

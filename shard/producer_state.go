@@ -20,8 +20,8 @@ type producerTable struct {
 	oldest, newest *producer
 	expiry         int64 // nanoseconds of silence after which a producer may be forgotten
 
-	undo      queue[producerUndo] // of batches that are not durable, in the order of their offsets
-	undoFloor core.Offset         // notes below it are missing; 0 none are
+	undo      core.Queue[producerUndo] // of batches that are not durable, in the order of their offsets
+	undoFloor core.Offset              // notes below it are missing; 0 none are
 }
 
 // producer is one producer's last batches in this partition.

@@ -218,8 +218,8 @@ func TestProducerRollbackBehindTheNotes(t *testing.T) {
 		table.note(id, core.Offset(i))
 		table.append(produced(id, 0, sequence, 1), core.Offset(i), 1)
 	}
-	if table.undo.len() != undoMax || table.undoFloor != 100 {
-		t.Fatalf("%d notes from %d on", table.undo.len(), table.undoFloor)
+	if table.undo.Len() != undoMax || table.undoFloor != 100 {
+		t.Fatalf("%d notes from %d on", table.undo.Len(), table.undoFloor)
 	}
 	table.rollback(50)
 	for id, p := range table.byID {

@@ -22,27 +22,27 @@ type producerUndo struct {
 
 // note keeps what the table has before a batch at offset is appended.
 func (t *producerTable) note(id core.ProducerID, offset core.Offset) {
-	if t.undo.len() == undoMax {
-		t.undoFloor = t.undo.pop().offset + 1
+	if t.undo.Len() == undoMax {
+		t.undoFloor = t.undo.Pop().offset + 1
 	}
 	u := producerUndo{offset: offset, id: id}
 	if p := t.byID[id]; p != nil {
 		u.existed, u.before = true, p.producerLast
 	}
-	t.undo.push(u)
+	t.undo.Push(u)
 }
 
 // durable forgets the notes of batches below an offset.
 func (t *producerTable) durable(offset core.Offset) {
-	for t.undo.len() > 0 && t.undo.front().offset < offset {
-		t.undo.pop()
+	for t.undo.Len() > 0 && t.undo.Front().offset < offset {
+		t.undo.Pop()
 	}
 }
 
 // rollback forgets every batch at or behind an offset.
 func (t *producerTable) rollback(next core.Offset) {
-	for t.undo.len() > 0 && t.undo.at(t.undo.len()-1).offset >= next {
-		u := t.undo.popBack()
+	for t.undo.Len() > 0 && t.undo.At(t.undo.Len()-1).offset >= next {
+		u := t.undo.PopBack()
 		p := t.byID[u.id]
 		switch {
 		case p == nil: // dropped meanwhile, for its silence or for room

@@ -38,17 +38,17 @@ func (p *partition) outOfRange(offset core.Offset) *proto.Error {
 // runReads serves fetches and pushes within the turn's share of bytes.
 func (m *Machine) runReads() {
 	m.turn++
-	for n := m.stalled.len(); n > 0; n-- {
-		m.stalled.pop().runHeld()
+	for n := m.stalled.Len(); n > 0; n-- {
+		m.stalled.Pop().runHeld()
 	}
 	m.resume()
-	for n := m.runnable.len(); n > 0 && m.reads < readBytesPerTurn; n-- {
-		f := m.runnable.pop()
+	for n := m.runnable.Len(); n > 0 && m.reads < readBytesPerTurn; n-- {
+		f := m.runnable.Pop()
 		f.queued = false
 		f.run()
 	}
-	for n := m.pushable.len(); n > 0 && m.reads < readBytesPerTurn; n-- {
-		s := m.pushable.pop()
+	for n := m.pushable.Len(); n > 0 && m.reads < readBytesPerTurn; n-- {
+		s := m.pushable.Pop()
 		s.queued = false
 		s.run()
 	}

@@ -18,7 +18,7 @@ type subscription struct {
 	reactor uint8
 
 	credit   int64 // lent by the reactor and not reserved by a read
-	ready    queue[*share]
+	ready    core.Queue[*share]
 	shares   []*share
 	inFlight int
 	queued   bool // in machine.pushable, or in machine.hungry or peer.hungry
@@ -142,27 +142,27 @@ func (m *Machine) credit(r *mail.Request) {
 func (h *share) wake() {
 	if h.state == shareIdle && h.offset < h.partition.highWatermark() {
 		h.state = shareReady
-		h.subscription.ready.push(h)
+		h.subscription.ready.Push(h)
 		h.subscription.enqueue()
 	}
 }
 
 // enqueue puts the subscription into the machine's round, when it can push.
 func (s *subscription) enqueue() {
-	if !s.queued && !s.ended && s.ready.len() > 0 && s.credit > 0 && s.inFlight < deliveriesPerSubscriptionMax {
+	if !s.queued && !s.ended && s.ready.Len() > 0 && s.credit > 0 && s.inFlight < deliveriesPerSubscriptionMax {
 		s.queued = true
-		s.machine.pushable.push(s)
+		s.machine.pushable.Push(s)
 	}
 }
 
 // run starts one push, of the share that has been ready longest.
 func (s *subscription) run() {
 	m := s.machine
-	if s.ended || s.ready.len() == 0 || s.credit <= 0 || s.inFlight >= deliveriesPerSubscriptionMax {
+	if s.ended || s.ready.Len() == 0 || s.credit <= 0 || s.inFlight >= deliveriesPerSubscriptionMax {
 		return
 	}
 	want := s.want()
-	h := s.ready.pop()
+	h := s.ready.Pop()
 	defer s.enqueue()
 	if h.ended {
 		return
@@ -170,14 +170,14 @@ func (s *subscription) run() {
 	p := h.partition
 	switch {
 	case p.exhausted():
-		s.ready.push(h)
+		s.ready.Push(h)
 		return
 	case !m.readableFor(s.peer, want):
-		s.ready.push(h)
+		s.ready.Push(h)
 		s.starve(&s.peer.hungry)
 		return
 	case !m.readable(want):
-		s.ready.push(h)
+		s.ready.Push(h)
 		s.starve(&m.hungry)
 		return
 	}
@@ -203,17 +203,17 @@ func (s *subscription) want() int64 {
 	switch {
 	case s.ended:
 		return 0
-	case s.ready.len() > 1:
+	case s.ready.Len() > 1:
 		return min(s.credit, deliverBytesShared)
 	}
 	return min(s.credit, core.AnswerChunkBytesMax)
 }
 
 // starve waits for memory that other answers hold.
-func (s *subscription) starve(behind *queue[*subscription]) {
+func (s *subscription) starve(behind *core.Queue[*subscription]) {
 	s.machine.stats.Starved++
 	s.queued = true
-	behind.push(s)
+	behind.Push(s)
 }
 
 // fail tells the client why no more of the partition will come.
@@ -247,12 +247,12 @@ func (h *share) end() {
 // purge takes ended shares out of the queue when they outnumber the others: a
 // client that seeks again and again without credit leaves one behind each time.
 func (s *subscription) purge() {
-	if s.ready.len() <= 2*len(s.shares)+readySpare {
+	if s.ready.Len() <= 2*len(s.shares)+readySpare {
 		return
 	}
-	for n := s.ready.len(); n > 0; n-- {
-		if h := s.ready.pop(); !h.ended {
-			s.ready.push(h)
+	for n := s.ready.Len(); n > 0; n-- {
+		if h := s.ready.Pop(); !h.ended {
+			s.ready.Push(h)
 		}
 	}
 }

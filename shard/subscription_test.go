@@ -70,8 +70,8 @@ func TestPushIsFairAndIdlePartitionsCostNothing(t *testing.T) {
 	}
 	m := n.machines[0]
 	s := m.peers[peerKey{}].subscriptions[0]
-	if s.ready.len() != len(busy) {
-		t.Errorf("%d ready of %d with data", s.ready.len(), len(busy))
+	if s.ready.Len() != len(busy) {
+		t.Errorf("%d ready of %d with data", s.ready.Len(), len(busy))
 	}
 	order := map[core.PartitionID]int{}
 	got := n.lend(m, 2<<20)
@@ -173,8 +173,8 @@ func TestSeeksWithoutCreditAreForgotten(t *testing.T) {
 		n.subscribe(topic.Partitions[0].ID, 0)
 	}
 	s := n.machines[0].peers[peerKey{}].subscriptions[0]
-	if s.ready.len() > 2*len(s.shares)+readySpare || len(s.shares) != 2 {
-		t.Errorf("%d in the queue of %d shares", s.ready.len(), len(s.shares))
+	if s.ready.Len() > 2*len(s.shares)+readySpare || len(s.shares) != 2 {
+		t.Errorf("%d in the queue of %d shares", s.ready.Len(), len(s.shares))
 	}
 	got := n.lend(n.machines[0], 1<<20)
 	if len(got) != 2 || len(parcelRecords(t, got[0].Parcel))+len(parcelRecords(t, got[1].Parcel)) != 2 {
