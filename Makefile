@@ -83,6 +83,10 @@ chaos: build ## Kill a broker under load again and again: make chaos ROUNDS=300 
 		(cd tools/chaos/forgetful && go build -o "$(ROOT)/bin/forgetful" .) && set -- -forgetful bin/forgetful;; *) set --;; esac && \
 		go run ./tools/chaos -bin bin/pulsemq -rounds $(ROUNDS) -faults $(FAULTS) -seed $(SEED) "$$@"
 
+.PHONY: mutants
+mutants: ## Take each rule out of the source in turn; its test must fail: make mutants ONLY=journal
+	@cd "$(ROOT)" && go run ./tools/mutants -run '$(ONLY)'
+
 .PHONY: clean
 clean: ## Remove what was built; data folders stay
 	rm -rf "$(ROOT)/bin"
