@@ -24,7 +24,7 @@ func (s *Store) stopStep() {
 		}
 	}
 	j := s.journal
-	if !idle || j.inFlight > 0 || j.syncing || j.held != nil || j.closing != nil {
+	if !idle || j.inFlight > 0 || j.syncing || j.held != nil || j.closing != nil || !s.returnExtents() {
 		return
 	}
 	j.closing = s.closeGroup
