@@ -287,9 +287,8 @@ func (r *recovery) scanSegments() error {
 			from++
 		}
 	}
-	var sc Scanner
 	for i := from; i < len(l.segments); i++ {
-		if err := r.scanSegment(&sc, i); err != nil {
+		if err := r.scanSegment(&r.store.replay.scanner, i); err != nil {
 			return err
 		}
 	}
