@@ -67,24 +67,50 @@ func (f *FS) command(line string) string {
 		return jsonLine(f.stats())
 	case "dirty":
 		return jsonLine(f.dirtyList())
-	case "fail", "stall", "flip", "short":
-		x, err := parseFault(w)
+	case "rules":
+		return jsonLine(f.ruleReports())
+	case "rot":
+		if len(w) < 3 {
+			return "err usage: rot COUNT SEED [PATH]"
+		}
+		count, err := strconv.Atoi(w[1])
+		if err != nil {
+			return "err bad count"
+		}
+		seed, err := strconv.ParseUint(w[2], 10, 64)
+		if err != nil {
+			return "err bad seed"
+		}
+		places, err := f.rot(count, seed, strings.Split(strings.Join(w[3:], " "), "*"))
 		if err != nil {
 			return "err " + err.Error()
 		}
-		f.fmu.Lock()
-		f.faults = append(f.faults, x)
-		f.nfaults.Store(int32(len(f.faults)))
-		f.fmu.Unlock()
-		return "ok"
+		return "ok " + jsonLine(places)
+	case "fail", "stall", "flip", "short", "power":
+		r, err := parseRule(w)
+		if err != nil {
+			return "err " + err.Error()
+		}
+		number, err := f.arm(r)
+		if err != nil {
+			return "err " + err.Error()
+		}
+		return fmt.Sprintf("ok %d", number)
 	case "clear":
-		f.fmu.Lock()
-		f.faults = nil
-		f.nfaults.Store(0)
-		f.fmu.Unlock()
+		number := int64(0)
+		if len(w) > 1 {
+			n, err := strconv.ParseInt(w[1], 10, 64)
+			if err != nil || n < 1 || len(w) > 2 {
+				return "err usage: clear [NUMBER]"
+			}
+			number = n
+		}
+		if err := f.disarm(number); err != nil {
+			return "err " + err.Error()
+		}
 		return "ok"
 	}
-	return "err unknown command; cut, restore, sync, stats, dirty, fail, stall, flip, short, clear"
+	return "err unknown command; cut, restore, sync, stats, dirty, fail, stall, flip, short, power, rot, rules, clear"
 }
 
 func (f *FS) serveCtl(l net.Listener) {

@@ -45,9 +45,11 @@ type FS struct {
 	handles map[uint64]*handle
 	nextFh  uint64
 
-	fmu     sync.Mutex
-	faults  []*fault
-	nfaults atomic.Int32
+	fmu        sync.Mutex
+	rules      []*rule
+	armed      atomic.Int32 // how many rules
+	ruleNumber int64
+	injected   map[string]int64
 
 	st counters
 }

@@ -27,7 +27,7 @@ func (f *FS) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.St
 }
 
 func (f *FS) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
-	if a := f.faultAt("create", in.NodeId, name); a.errno != 0 {
+	if a := f.meetName("create", in.NodeId, name); a.errno != 0 {
 		return fuse.Status(a.errno)
 	}
 	if !f.enter() {
@@ -65,7 +65,7 @@ func (f *FS) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.CreateOut) 
 }
 
 func (f *FS) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
-	a := f.fault("read", f.peek(in.Fh), "")
+	a := f.meet("read", f.peek(in.Fh), "")
 	if !f.enter() {
 		return nil, fuse.EIO
 	}
@@ -86,6 +86,9 @@ func (f *FS) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResu
 		return nil, status(err)
 	}
 	f.st.BytesRead.Add(int64(n))
+	if a.short {
+		n = shorten(n)
+	}
 	if a.flip {
 		flip(buf[:n])
 	}
@@ -104,7 +107,7 @@ func (f *FS) Writev(c <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32,
 }
 
 func (f *FS) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
-	a := f.fault("write", f.peek(in.Fh), "")
+	a := f.meet("write", f.peek(in.Fh), "")
 	if !f.enter() {
 		return 0, fuse.EIO
 	}
@@ -117,12 +120,8 @@ func (f *FS) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fu
 	if h == nil {
 		return 0, fuse.EIO
 	}
-	if a.short && len(data) > 1 {
-		n := len(data) / 2
-		if n >= secSize {
-			n -= n % secSize
-		}
-		data = data[:n]
+	if a.short {
+		data = data[:shorten(len(data))]
 	}
 	if a.flip {
 		data = append([]byte(nil), data...)
@@ -171,7 +170,7 @@ func (f *FS) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fu
 }
 
 func (f *FS) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
-	a := f.fault("fallocate", f.peek(in.Fh), "")
+	a := f.meet("fallocate", f.peek(in.Fh), "")
 	if !f.enter() {
 		return fuse.EIO
 	}
@@ -215,7 +214,7 @@ func (f *FS) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 }
 
 func (f *FS) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	a := f.fault("fsync", f.peek(in.Fh), "")
+	a := f.meet("fsync", f.peek(in.Fh), "")
 	if !f.enter() {
 		return fuse.EIO
 	}
@@ -226,14 +225,9 @@ func (f *FS) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 		return fuse.EIO
 	}
 	if a.errno != 0 {
-		if a.lose { // the kernel marks the pages clean: no later fsync writes them
-			h.ino.mu.Lock()
-			for _, p := range h.ino.pages {
-				p.lost |= p.dirty
-				p.dirty = 0
-			}
-			h.ino.mu.Unlock()
-		}
+		h.ino.mu.Lock()
+		h.ino.syncFailed(a.after)
+		h.ino.mu.Unlock()
 		return fuse.Status(a.errno)
 	}
 	return status(f.syncInode(h.ino, in.FsyncFlags&1 != 0))

@@ -62,7 +62,7 @@ func (f *FS) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList)
 }
 
 func (f *FS) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	a := f.fault("fsyncdir", f.peek(in.Fh), "")
+	a := f.meet("fsyncdir", f.peek(in.Fh), "")
 	if !f.enter() {
 		return fuse.EIO
 	}

@@ -51,7 +51,7 @@ func (f *FS) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.E
 }
 
 func (f *FS) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
-	if a := f.faultAt("mkdir", in.NodeId, name); a.errno != 0 {
+	if a := f.meetName("mkdir", in.NodeId, name); a.errno != 0 {
 		return fuse.Status(a.errno)
 	}
 	if !f.enter() {
@@ -95,7 +95,7 @@ func (f *FS) Readlink(_ <-chan struct{}, h *fuse.InHeader) ([]byte, fuse.Status)
 }
 
 func (f *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
-	if a := f.faultAt("link", in.NodeId, name); a.errno != 0 {
+	if a := f.meetName("link", in.NodeId, name); a.errno != 0 {
 		return fuse.Status(a.errno)
 	}
 	if !f.enter() {
@@ -128,7 +128,7 @@ func (f *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.Ent
 }
 
 func (f *FS) remove(h *fuse.InHeader, name string, dir bool) fuse.Status {
-	if a := f.faultAt("unlink", h.NodeId, name); a.errno != 0 {
+	if a := f.meetName("unlink", h.NodeId, name); a.errno != 0 {
 		return fuse.Status(a.errno)
 	}
 	if !f.enter() {
@@ -176,7 +176,7 @@ func (f *FS) Rmdir(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status
 }
 
 func (f *FS) Rename(_ <-chan struct{}, in *fuse.RenameIn, n1, n2 string) fuse.Status {
-	if a := f.faultAt("rename", in.NodeId, n1); a.errno != 0 {
+	if a := f.meetName("rename", in.NodeId, n1); a.errno != 0 {
 		return fuse.Status(a.errno)
 	}
 	if !f.enter() {

@@ -38,7 +38,7 @@ func (f *FS) handle(fh uint64) *handle {
 
 // peek is handle for use before enter.
 func (f *FS) peek(fh uint64) *inode {
-	if f.nfaults.Load() == 0 {
+	if f.armed.Load() == 0 {
 		return nil
 	}
 	f.big.RLock()

@@ -35,7 +35,7 @@ const usage = `usage: forgetful BACKING MOUNTPOINT --ctl UNIX_SOCKET [options]
 func main() {
 	log.SetFlags(0)
 	f := &FS{RawFileSystem: fuse.NewDefaultRawFileSystem(), realSync: true, tornBlock: 4096,
-		handles: map[uint64]*handle{}, nextID: 1}
+		handles: map[uint64]*handle{}, injected: map[string]int64{}, nextID: 1}
 	var pos []string
 	var ctl string
 	debug := false

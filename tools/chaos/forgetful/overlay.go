@@ -173,3 +173,19 @@ func (i *inode) truncate(n int64) {
 	i.mt = time.Now()
 	i.c = i.mt
 }
+
+// syncFailed does to the data of an fsync that failed what the kernel may do. mu held.
+func (i *inode) syncFailed(after afterFailure) {
+	for x, p := range i.pages {
+		switch {
+		case after == loseDirty: // the pages are marked clean: no later fsync writes them
+			p.lost |= p.dirty
+			p.dirty = 0
+		case after == dropDirty:
+			p.dirty = 0
+			if p.lost == 0 {
+				i.dropPage(x)
+			}
+		}
+	}
+}

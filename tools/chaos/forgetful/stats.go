@@ -32,7 +32,7 @@ func (f *FS) stats() map[string]any {
 		"fsyncs": f.st.Fsyncs.Load(), "fsyncdirs": f.st.Fsyncdirs.Load(),
 		"bytes_written": f.st.BytesWritten.Load(), "bytes_read": f.st.BytesRead.Load(),
 		"dirty_bytes": dirtyBytes, "lost_bytes": lost, "dirty_files": files, "dirty_dir_ops": len(f.ops),
-		"cuts": f.st.Cuts.Load(), "faults_fired": f.st.Faults.Load(), "cut": f.isCut,
+		"cuts": f.st.Cuts.Load(), "faults_fired": f.st.Faults.Load(), "injected": f.injections(), "cut": f.isCut,
 	}
 }
 
