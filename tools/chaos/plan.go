@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	pulsemq "github.com/pulsemq/pulsemq/clients/go"
 	"github.com/pulsemq/pulsemq/tools/process"
 )
 
@@ -69,16 +68,11 @@ func (p *plan) run(ctx context.Context) (err error) {
 	if err := p.start(); err != nil {
 		return err
 	}
-	client, err := pulsemq.Connect(ctx, "mq://"+p.process.Address, pulsemq.ClientReconnect(10*time.Millisecond, 100*time.Millisecond))
-	if err != nil {
+	if p.cast, err = newCast(ctx, p.process.Address, allRoles); err != nil {
 		return err
 	}
-	defer client.Close()
-	producer, err := client.NewProducer(pulsemq.ProducerDeliveryTimeout(deliverWait), pulsemq.ProducerLinger(0))
-	if err != nil {
-		return err
-	}
-	p.cast = &cast{client: client, producer: producer, churn: &churn{client: client}, refused: map[string]int{}, powerCut: slices.Contains(p.faults, "power")}
+	defer p.cast.close()
+	p.cast.powerCut = slices.Contains(p.faults, "power")
 	for round := range p.rounds {
 		if round%roundsPerCast == 0 {
 			if err := p.recast(ctx, round); err != nil {
@@ -159,22 +153,11 @@ func (p *plan) round(ctx context.Context, number int) error {
 	if err := p.process.Alive(); err != nil {
 		return err
 	}
-	audit, cancel := context.WithTimeout(ctx, auditWait)
-	defer cancel()
-	faults, records, err := p.cast.audit(audit)
-	if err == nil && len(faults) > 0 {
-		err = errors.New(strings.Join(faults, "\n"))
-	}
+	records, err := p.cast.verify(ctx)
 	if err != nil {
 		return fmt.Errorf("after %s: %w", strings.Join(done, ", "), err)
 	}
-	sent, acked := 0, 0
-	for _, ledgers := range p.cast.ledgers {
-		for _, l := range ledgers {
-			s, a := l.counts()
-			sent, acked = sent+s, acked+a
-		}
-	}
+	sent, acked := p.cast.counts()
 	p.say("round %d: %s; %d sent, %d acknowledged, %d read back, refused %v; %v", number, strings.Join(done, ", "), sent, acked, records, p.cast.refused, time.Since(began).Round(time.Millisecond))
 	return nil
 }
