@@ -270,9 +270,7 @@ func (d *diskRead) damage(position int64, h *FrameHeader, cause error) {
 		next = d.offsetBehind(position + 1)
 	}
 	next = max(next, start+1)
-	d.store.stats.Damages++
-	d.store.log.Error("a read met damage", "file", d.segment.path, "position", position, "offsets", fmt.Sprintf("[%d, %d)", start, next), "error", cause)
-	l.damaged = append(l.damaged, DamageRange{Start: start, Next: next, Cause: cause})
+	d.store.noteDamage(l, DamageRange{Start: start, Next: next, File: d.segment.path, Cause: cause}, damageOfRead)
 	if start > r.Offset {
 		// What lies before is good; the reader meets the range with its next read.
 		d.limit = start

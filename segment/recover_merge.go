@@ -100,9 +100,7 @@ func (r *recovery) damage(first, next core.Index, start, end core.Offset) {
 			d.Cause = h.Cause
 		}
 	}
-	l.damaged = append(l.damaged, d)
-	r.store.stats.Damages++
-	r.store.log.Error("a log is damaged below its durable point", "log", l.id.String(), "offsets", fmt.Sprintf("[%d, %d)", start, end), "cause", d.Cause)
+	r.store.noteDamage(l, d, damageOfLog)
 }
 
 // handOn replays the frames to the owner and builds the indexes on the way.

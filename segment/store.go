@@ -105,6 +105,7 @@ func (s *Store) Start() {
 	s.replay.source.close()
 	s.replay = nil
 	s.journal.start()
+	s.scrubStart()
 }
 
 // Err is not nil once a journal write or sync has failed. Nothing in doubt is
@@ -139,6 +140,9 @@ func (s *Store) newLog(id LogIdentity, o LogOptions, owner LogOwner) *Log {
 func (s *Store) SetOptions(l *Log, o LogOptions) {
 	raised := o.Durability > l.options.Durability
 	l.options = o.withDefaults()
+	if len(l.segments) > 0 {
+		s.activate(l) // the new settings may want something removed of a log at rest
+	}
 	if raised {
 		s.requestSyncAll(l)
 	}

@@ -3,6 +3,7 @@ package reactor
 import (
 	"crypto/rand"
 	"fmt"
+	"math"
 	"runtime"
 
 	"github.com/pulsemq/pulsemq/cluster"
@@ -108,7 +109,12 @@ func randomTopicID() (id core.TopicID) {
 
 func (n *Node) storeOptions() segment.Options {
 	storage := &n.options.Config.Storage
+	scrub := int64(storage.ScrubInterval)
+	if scrub == math.MaxInt64 {
+		scrub = -1
+	}
 	return segment.Options{
+		ScrubBytesPerSecond: max(int64(storage.ScrubRate)/int64(n.options.Config.Broker.Shards), 1), ScrubNanos: scrub,
 		CacheBytes: n.budget.cache, FreeBytesLow: int64(storage.MinFree), FlushBytes: int64(storage.FlushBytes),
 		RetainNanos: int64(storage.RetentionInterval), CompactNanos: int64(storage.CompactionInterval), ClockJumpNanos: int64(storage.ClockJumpMax),
 	}
