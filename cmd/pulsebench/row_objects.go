@@ -15,7 +15,7 @@ const objectsMost = 0.01
 
 // What the metrics page calls them.
 const (
-	objectsSeries = "go_gc_heap_allocs_objects_total"
+	objectsSeries = "pulsemq_heap_objects_total"
 	framesSeries  = "pulsemq_frames_received_total"
 )
 

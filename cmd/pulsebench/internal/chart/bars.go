@@ -49,10 +49,13 @@ func WriteBars(w io.Writer, bars Bars) error {
 		top := float64(barsTop + barStep*i + (barStep-barHeight)/2)
 		middle := top + barHeight/2
 		c.text("ink", "end", barsLeft-10, middle+textUp, b.Name)
-		c.rect("f0", barsLeft, top, x(b.Value)-barsLeft, barHeight)
-		c.line("axis", x(b.Low), middle, x(b.High), middle)
+		c.rect("bar", barsLeft, top, x(b.Value)-barsLeft, barHeight)
+		c.line("spread", x(b.Low), middle, x(b.High), middle)
+		for _, end := range []float64{b.Low, b.High} {
+			c.line("spread", x(end), middle-4, x(end), middle+4)
+		}
 		if b.Floor > 0 {
-			c.line("dash mark", x(b.Floor), top-4, x(b.Floor), top+barHeight+4)
+			c.line("floor", x(b.Floor), top-4, x(b.Floor), top+barHeight+4)
 		}
 		c.text("ink small", "start", max(x(b.High), x(b.Value), x(b.Floor))+8, middle+textUp, strconv.FormatFloat(b.Value, 'f', 2, 64))
 	}

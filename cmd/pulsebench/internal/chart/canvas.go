@@ -11,12 +11,12 @@ import (
 // style is the look of every picture. The second half is for readers who prefer dark pages.
 const style = `<style>
 .page{fill:#ffffff}.ink{fill:#1f2328}.soft{fill:#59636e}.grid{stroke:#d1d9e0;stroke-width:1}.axis{stroke:#59636e;stroke-width:1.2}
-.s0{stroke:#0969da}.s1{stroke:#bc4c00}.s2{stroke:#8250df}.f0{fill:#0969da}.f1{fill:#bc4c00}.f2{fill:#8250df}.mark{stroke:#1a7f37}.markink{fill:#1a7f37}
+.s0{stroke:#0969da}.s1{stroke:#bc4c00}.s2{stroke:#8250df}.f0{fill:#0969da}.f1{fill:#bc4c00}.f2{fill:#8250df}.mark{stroke:#1a7f37}.markink{fill:#1a7f37}.spread{stroke:#1f2328;stroke-width:2}.bar{fill:#54aeff}.floor{stroke:#cf222e;stroke-width:2;stroke-dasharray:4 3}
 .line{fill:none;stroke-width:2.2;stroke-linejoin:round;stroke-linecap:round}.dash{stroke-dasharray:6 4;stroke-width:1.6;fill:none}
 text{font-family:system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;font-size:13px}.title{font-size:16px;font-weight:600}.small{font-size:12px}
 @media (prefers-color-scheme:dark){
 .page{fill:#0d1117}.ink{fill:#e6edf3}.soft{fill:#9198a1}.grid{stroke:#30363d}.axis{stroke:#9198a1}
-.s0{stroke:#58a6ff}.s1{stroke:#f0883e}.s2{stroke:#bc8cff}.f0{fill:#58a6ff}.f1{fill:#f0883e}.f2{fill:#bc8cff}.mark{stroke:#3fb950}.markink{fill:#3fb950}}
+.s0{stroke:#58a6ff}.s1{stroke:#f0883e}.s2{stroke:#bc8cff}.f0{fill:#58a6ff}.f1{fill:#f0883e}.f2{fill:#bc8cff}.mark{stroke:#3fb950}.markink{fill:#3fb950}.spread{stroke:#e6edf3}.bar{fill:#1f6feb}.floor{stroke:#ff7b72}}
 </style>`
 
 // canvas gathers the elements of a picture.
