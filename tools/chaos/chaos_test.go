@@ -104,3 +104,6 @@ func TestPausedUnderLoad(t *testing.T) { playShort(t, "pause") }
 
 // On a disk without one free block producers are refused and everything else works, also after a kill and after an exit.
 func TestFullDiskUnderLoad(t *testing.T) { playShort(t, "full-disk") }
+
+// Where io_uring is refused, worker threads take over, say so, and keep the same promises.
+func TestUringRefused(t *testing.T) { playShort(t, "refused-uring") }
