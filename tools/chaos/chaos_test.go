@@ -107,3 +107,6 @@ func TestFullDiskUnderLoad(t *testing.T) { playShort(t, "full-disk") }
 
 // Where io_uring is refused, worker threads take over, say so, and keep the same promises.
 func TestUringRefused(t *testing.T) { playShort(t, "refused-uring") }
+
+// Without file descriptors and above the limit of connections, who is there is served and who comes is refused.
+func TestFewDescriptors(t *testing.T) { playShort(t, "descriptors") }
