@@ -212,7 +212,7 @@ func (w *writer) fileReady(_ *segment, err error) {
 			w.idle()
 			return
 		}
-		s.fail(w.log, err, false)
+		s.fail(w.log, err)
 		w.idle()
 		return
 	}
@@ -413,10 +413,10 @@ func (s *Store) chainFailed(w *writer) {
 			s.files.release(g)
 		}
 		s.removeFile(g.path) // its number is never used again
-		s.fail(l, err, false)
+		s.fail(l, err)
 	case writerWriting:
 		s.files.release(g)
-		s.fail(l, err, failed.Kind != core.DiskAllocate)
+		s.fail(l, err)
 	}
 	w.idle()
 }
