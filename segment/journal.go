@@ -83,7 +83,7 @@ type journal struct {
 	groups   []*journalGroup // idle ones
 	inFlight int
 	flight   []*journalGroup // those in flight, in order of their sequences
-	syncing  bool // a sync, of a group or bare, is in flight
+	syncing  bool            // a sync, of a group or bare, is in flight
 
 	syncWanted bool
 	bare       bareSync

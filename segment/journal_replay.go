@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"log/slog"
+	"math"
 	"slices"
 	"sort"
 
@@ -111,13 +112,16 @@ func replayJournal(d *Folder, shard core.ShardID, log *slog.Logger) (*journalRep
 		}
 		return all[i].whole && !all[j].whole
 	})
+	for i := range all {
+		r.sequence = max(r.sequence, all[i].Sequence)
+	}
+	all = withoutCut(all)
 	window := &scanWindow{}
 	if err := r.findFloor(d, all, window); err != nil {
 		return nil, err
 	}
 	for i := range all {
 		g := &all[i]
-		r.sequence = max(r.sequence, g.Sequence)
 		if g.whole {
 			r.synced = max(r.synced, g.Synced)
 		}
@@ -126,6 +130,26 @@ func replayJournal(d *Folder, shard core.ShardID, log *slog.Logger) (*journalRep
 		return nil, err
 	}
 	return r, nil
+}
+
+// withoutCut drops the groups that a restart declared void: they lie between the
+// last one that its recovery accepted and itself. What is left of them in the file
+// must not be taken for damage.
+func withoutCut(groups []replayGroup) []replayGroup {
+	next := uint64(math.MaxUint64) // the first sequence that is void, up to the restart last met
+	at := len(groups)
+	for i := len(groups) - 1; i >= 0; i-- {
+		g := &groups[i]
+		if g.Sequence >= next {
+			continue
+		}
+		if g.whole && g.Flags&GroupRestart != 0 {
+			next = g.Synced + 1
+		}
+		at--
+		groups[at] = *g
+	}
+	return groups[at:]
 }
 
 // scanJournalFile finds the groups of one file. A missing file is loss.
