@@ -53,7 +53,8 @@ func (s *Store) settleFailed() {
 }
 
 // rollBack forgets every frame behind the durable point and opens a new
-// generation and term. Frames at or below it that the segment does not hold
+// generation and term, unless nothing was lost and nothing was written: a disk that
+// stays full does not raise the term with each try. Frames at or below it that the segment does not hold
 // durably are in the journal and in memory; they go to a new segment as copies,
 // which keep their generation.
 func (s *Store) rollBack(l *Log) {
@@ -63,6 +64,7 @@ func (s *Store) rollBack(l *Log) {
 		l.stopState = false
 	}
 	lost := l.index >= next
+	fresh := lost || l.failEnded // else no index is written twice: everything goes on as it was
 	l.pending.cut(next)
 	l.cutTrims(next)
 	l.cutChunks(next)
@@ -73,11 +75,13 @@ func (s *Store) rollBack(l *Log) {
 	l.flushIndex, l.syncIndex = min(l.flushIndex, l.index), min(l.syncIndex, l.index)
 	l.unsynced, l.unsyncedSince = 0, 0
 	l.epochs.Truncate(next)
-	l.opening, l.openNeeded, l.recordNeeded = 0, true, false
-	core.Assert(l.term < core.TermMax, "terms fit a leader epoch")
-	l.term++
-	l.generation++
-	l.generationStart = next
+	if fresh {
+		l.opening, l.openNeeded, l.recordNeeded = 0, true, false
+		core.Assert(l.term < core.TermMax, "terms fit a leader epoch")
+		l.term++
+		l.generation++
+		l.generationStart = next
+	}
 	if l.failEnded {
 		s.endFailed(l)
 	}
@@ -88,6 +92,16 @@ func (s *Store) rollBack(l *Log) {
 		l.owner.RolledBack(l, l.end, err)
 	}
 	s.kick(l)
+}
+
+// writtenUnsealed says whether the active segment holds frames that are not durable.
+func (l *Log) writtenUnsealed() bool {
+	for i := l.issued - 1; i >= 0 && l.chunks.at(i).state != chunkSealed; i-- {
+		if l.chunks.at(i).state == chunkWritten {
+			return true
+		}
+	}
+	return false
 }
 
 // cutChunks forgets frames in memory from an index on, and takes back what was
