@@ -19,13 +19,21 @@ func TestFailedSegmentWriteRollsBack(t *testing.T) {
 	testFailedSegment(t, core.DiskWrite)
 }
 
+// Space that could not be reserved leaves the writes behind it undone: the segment
+// must not go on behind their place.
+func TestFailedSegmentAllocateRollsBack(t *testing.T) {
+	testFailedSegment(t, core.DiskAllocate)
+}
+
 func testFailedSegment(t *testing.T, kind core.DiskOpKind) {
 	r := newRig(t, nil)
 	o := r.serve(16)[0]
 	o.append(2, 100)
 	r.settle()
-	o.append(1, 100<<10)
-	r.settle()
+	for range 9 { // the next one needs space
+		o.append(1, 100<<10)
+		r.settle()
+	}
 	o.append(3, 100)
 	r.settle()
 	durable := o.log.DurableOffset()
@@ -66,6 +74,9 @@ func testFailedSegment(t *testing.T, kind core.DiskOpKind) {
 		t.Fatalf("after the crash %d batches up to %d, want %d up to %d", len(o.history), o.log.EndOffset(), len(want), want[len(want)-1].next)
 	}
 	r.store.Start()
+	for range 4 {
+		r.tick(2e9) // idle: nothing is left in memory
+	}
 	o.check(0)
 	if len(o.log.Damaged()) > 0 {
 		t.Fatalf("called damaged: %+v", o.log.Damaged())

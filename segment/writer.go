@@ -413,7 +413,9 @@ func (s *Store) chainFailed(w *writer) {
 		s.fail(l, err, false)
 	case writerWriting:
 		s.files.release(g)
-		s.fail(l, err, failed.Kind != core.DiskAllocate)
+		// Also when no space could be reserved, and nothing was written: the segment counts on the places behind
+		// it, of chunks that will be written elsewhere now.
+		s.fail(l, err, true)
 	}
 	w.idle()
 }
