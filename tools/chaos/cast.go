@@ -23,7 +23,7 @@ type role struct {
 	sizes      []int // of values; a random one below a random one of these
 	keys       int   // how many keys; 0: no keys
 	trims      bool  // a trimmer follows the writers
-	windows    int   // messages under way per writer
+	windows    int   // messages under way per writer; 0: the scenario writes it by hand
 }
 
 // allRoles have small files, so that every kind of roll and recycling happens all the time.
@@ -121,6 +121,9 @@ func (c *cast) play(ctx context.Context, random *rand.Rand) {
 	var all sync.WaitGroup
 	for i := range c.roles {
 		r := &c.roles[i]
+		if r.windows == 0 {
+			continue // the scenario writes it by hand
+		}
 		for _, l := range c.ledgers[r.name] {
 			writer, seed := c.writers.Add(1), random.Uint64()
 			all.Go(func() { c.write(ctx, r, l, writer, rand.New(rand.NewPCG(seed, writer))) })

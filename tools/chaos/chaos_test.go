@@ -95,3 +95,18 @@ func TestPowerLostUnderLoad(t *testing.T) { playShort(t, "power") }
 
 // An acknowledgement that a client has read is kept, however soon afterwards the broker is killed.
 func TestKilledAtTheAcknowledgement(t *testing.T) { playShort(t, "acked-kill") }
+
+// SIGTERM under load: what is under way is answered, clients are told, the exit is clean and in time.
+func TestTerminatedUnderLoad(t *testing.T) { playShort(t, "terminate") }
+
+// A broker that stood still acknowledges nothing stale, and its clients go on.
+func TestPausedUnderLoad(t *testing.T) { playShort(t, "pause") }
+
+// On a disk without one free block producers are refused and everything else works, also after a kill and after an exit.
+func TestFullDiskUnderLoad(t *testing.T) { playShort(t, "full-disk") }
+
+// Where io_uring is refused, worker threads take over, say so, and keep the same promises.
+func TestUringRefused(t *testing.T) { playShort(t, "refused-uring") }
+
+// Without file descriptors and above the limit of connections, who is there is served and who comes is refused.
+func TestFewDescriptors(t *testing.T) { playShort(t, "descriptors") }

@@ -37,7 +37,7 @@ func launch(arguments []string) error {
 			if err != nil {
 				return err
 			}
-			return syscall.Exec(program, arguments[i+1:], os.Environ())
+			return syscall.Exec(program, arguments[i+1:], os.Environ()) // process.Launch chose them
 		}
 		name, value, _ := strings.Cut(word, "=")
 		if err := restrict(name, value); err != nil {
