@@ -24,7 +24,8 @@ var rotFault = diskFault{"rot", "bits of stored segments, indexes and states cha
 	file := []string{"*.log", "*.log", "*.index", "*.state", "*"}[p.random.IntN(5)]
 	answer, err := p.disk.tell(fmt.Sprintf("rot %d %d %s%s", 1+p.random.IntN(4), p.random.Uint32(), folder, file))
 	if err != nil && file != "*.state" && file != "*.index" { // there may be none of these yet
-		return errors.Join(err, p.start())
+		dirty, _ := p.disk.askLine("dirty")
+		return errors.Join(err, fmt.Errorf("not durable after a clean stop: %s", dirty))
 	}
 	var places []struct {
 		Path   string
