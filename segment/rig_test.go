@@ -212,6 +212,18 @@ func (r *rig) tick(nanos int64) {
 	r.settle()
 }
 
+// branch is another future of the rig: it goes on from a file system, and this one is
+// not changed.
+func (r *rig) branch(fs *mem.FS) *rig {
+	r.t.Helper()
+	c := *r
+	c.ops, c.fs = nil, fs
+	clock := *r.clock
+	c.clock = &clock
+	c.start()
+	return &c
+}
+
 // crash cuts the power and starts again on what is left; logs are opened by the caller.
 func (r *rig) crash(seed uint64, options mem.CrashOptions) {
 	r.t.Helper()
@@ -334,8 +346,11 @@ var batchSeed uint64
 // append hands a batch to the log and notes it.
 func (o *rigOwner) tryAppend(count, size int, level core.Durability) error {
 	batchSeed++
+	return o.tryAppendBatch(makeBatch(count, size, 1000*int64(batchSeed), batchSeed), count, level)
+}
+
+func (o *rigOwner) tryAppendBatch(batch proto.Batch, count int, level core.Durability) error {
 	l := o.log
-	batch := makeBatch(count, size, 1000*int64(batchSeed), batchSeed)
 	batch.SetBaseOffset(int64(l.EndOffset()))
 	batch.SetLeaderEpoch(int32(l.Term()))
 	slab := o.rig.options.slabs.Get(core.BatchRoomBytes + len(batch) + core.DiskAlignment)
@@ -445,3 +460,17 @@ func (r *rig) verify() {
 
 // batchTimestamp is the time of a batch's first record.
 func batchTimestamp(b rigBatch) int64 { return proto.Batch(b.bytes).BaseTimestamp() }
+
+// valueBatch is a batch of one record with a value.
+func valueBatch(value []byte) proto.Batch {
+	var b proto.BatchBuilder
+	b.Reset(proto.CodecNone)
+	if err := b.Append(&proto.Record{Timestamp: 1000, Value: value}); err != nil {
+		panic(err)
+	}
+	batch, err := b.Build()
+	if err != nil {
+		panic(err)
+	}
+	return slices.Clone(batch)
+}

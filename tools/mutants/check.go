@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/importer"
@@ -76,6 +77,11 @@ func (c *checker) load(ctx context.Context, folder string) (*checked, error) {
 			if err != nil {
 				return nil, err
 			}
+			for _, d := range file.Decls {
+				if f, ok := d.(*ast.FuncDecl); ok {
+					f.Body = nil // only the mutated file's functions are looked into
+				}
+			}
 			p.parsed[name] = file
 		}
 	}
@@ -121,9 +127,16 @@ func (c *checker) check(ctx context.Context, m *mutant) error {
 	if !found {
 		return fmt.Errorf("mutant %s: %s is not built on this system", m.Name, m.File)
 	}
-	types := types.Config{Importer: p.imports}
-	if _, err := types.Check(p.path, p.files, files, nil); err != nil {
-		return fmt.Errorf("mutant %s does not compile: %w", m.Name, err)
+	var bad error
+	config := types.Config{Importer: p.imports, Error: func(err error) {
+		var at types.Error
+		if errors.As(err, &at) && bad == nil && p.files.Position(at.Pos).Filename == m.File { // the others have unused imports now
+			bad = err
+		}
+	}}
+	_, _ = config.Check(p.path, p.files, files, nil)
+	if bad != nil {
+		return fmt.Errorf("mutant %s does not compile: %w", m.Name, bad)
 	}
 	if len(m.Tests) == 0 {
 		return fmt.Errorf("mutant %s names no test", m.Name)

@@ -20,12 +20,17 @@ type mutant struct {
 	File string
 	// Find occurs exactly once in File; Put takes its place.
 	Find, Put string
+	// Also are further edits of File, for a rule that stands in two places of it.
+	Also []edit
 	// Tests must each fail: the folder of their package, a dot, the function, and
 	// behind a slash a subtest if only that one is meant.
 	Tests []string
 	// Hangs says that the tests fail by never coming to an end.
 	Hangs bool
 }
+
+// edit is one change of a file.
+type edit struct{ find, put string }
 
 // test is one entry of Tests taken apart.
 type test struct {
@@ -55,7 +60,7 @@ func parseTest(s string) (test, error) {
 
 // all is every table, in the order in which -list prints them.
 func all() []mutant {
-	return slices.Concat(journalMutants)
+	return slices.Concat(journalMutants, writeMutants, recoveryMutants, stateMutants, folderMutants, diskMutants, shardMutants, protocolMutants, clientMutants)
 }
 
 // mutated is the file's content with the rule taken out.
@@ -65,14 +70,17 @@ func (m *mutant) mutated(root string) ([]byte, error) {
 		return nil, err
 	}
 	source := string(b)
-	switch n := strings.Count(source, m.Find); {
-	case m.Find == m.Put:
-		return nil, fmt.Errorf("mutant %s changes nothing", m.Name)
-	case n != 1:
-		return nil, fmt.Errorf("mutant %s: its text occurs %d times in %s, it must occur exactly once; the source has changed, so find the rule again:\n%s",
-			m.Name, n, m.File, m.Find)
+	for _, e := range append([]edit{{m.Find, m.Put}}, m.Also...) {
+		switch n := strings.Count(source, e.find); {
+		case e.find == e.put:
+			return nil, fmt.Errorf("mutant %s changes nothing", m.Name)
+		case n != 1:
+			return nil, fmt.Errorf("mutant %s: its text occurs %d times in %s, it must occur exactly once; the source has changed, so find the rule again:\n%s",
+				m.Name, n, m.File, e.find)
+		}
+		source = strings.Replace(source, e.find, e.put, 1)
 	}
-	return []byte(strings.Replace(source, m.Find, m.Put, 1)), nil
+	return []byte(source), nil
 }
 
 // overlay writes the mutated file and the map that lays it over the source into a
