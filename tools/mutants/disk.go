@@ -17,7 +17,7 @@ var diskMutants = []mutant{
 		File:  "segment/disk/uring/run.go",
 		Find:  "entry.SetFlags(iouring.IOSQE_FLAGS_IO_LINK)",
 		Put:   "entry.SetFlags(iouring.IOSQE_FLAGS_IO_HARDLINK)",
-		Tests: []string{"segment/disk/uring.TestChainsAreLinkedSoftly"},
+		Tests: []string{"segment/disk/uring.TestChainAsTheKernelSeesIt"},
 	},
 	{
 		Name:  "interrupted-again",
@@ -41,7 +41,7 @@ var diskMutants = []mutant{
 		File:  "segment/disk/uring/run.go",
 		Find:  "		entry.PrepOperation(iouring.IORING_OP_FSYNC, fd, 0, 0, 0)\n\t\tentry.SetOpFlags(iouring.IORING_FSYNC_DATASYNC)\n",
 		Put:   "		entry.PrepOperation(iouring.IORING_OP_NOP, fd, 0, 0, 0)\n",
-		Tests: []string{"segment/disk/uring.TestSyncIsAskedFor"},
+		Tests: []string{"segment/disk/uring.TestChainAsTheKernelSeesIt"},
 	},
 	{
 		Name:  "crash-forgets-data",
