@@ -23,13 +23,12 @@ func (r *rig) recycleAll(driver *rigOwner) {
 	r.settle()
 }
 
-// The checkpoint repeats a partition's generation and where it begins: frames of a
-// lower one that stand behind the end of a failed segment stay discarded when the
-// journal file that held the generation's record has been recycled.
-func TestCheckpointRepeatsTheGeneration(t *testing.T) {
-	r := newRig(t, nil)
+// staleRig is a log whose failed segment still holds frames behind its durable
+// point, with higher indexes than any frame of the generation that came after.
+func staleRig(t *testing.T) (r *rig, o, driver *rigOwner) {
+	r = newRig(t, nil)
 	owners := r.serve(16, 17)
-	o := owners[0]
+	o = owners[0]
 	o.append(1, 10)
 	r.settle()
 	o.append(1, 100<<10)
@@ -44,18 +43,39 @@ func TestCheckpointRepeatsTheGeneration(t *testing.T) {
 	}
 	o.append(1, 10)
 	r.settle()
-	want, sum, index := o.history, o.sum, o.log.LastIndex()
-	r.recycleAll(owners[1])
-	if len(o.log.segments) != 1 || o.log.LastIndex() != index {
+	return r, o, owners[1]
+}
+
+// staysDiscarded kills, which keeps what no sync has seen, and requires the log to
+// come back as it was.
+func staysDiscarded(t *testing.T, r *rig, o *rigOwner) {
+	t.Helper()
+	if len(o.log.segments) != 1 {
 		t.Fatalf("%d segments: the frames behind the failure were to stay in the journal", len(o.log.segments))
 	}
-	c := r.branch(r.fs.Kill(1)) // keeps what no sync has seen
+	c := r.branch(r.fs.Kill(1))
 	got := c.reopen(16)[0]
-	if got.log.EndOffset() != 3 || got.sum != sum || len(got.log.Damaged()) > 0 {
+	if got.log.EndOffset() != 3 || got.sum != o.sum || len(got.log.Damaged()) > 0 {
 		t.Fatalf("the log ends at %d, want 3; damaged %+v", got.log.EndOffset(), got.log.Damaged())
 	}
-	got.history = want
+	got.history = o.history
 	got.check(0)
+}
+
+// Frames of a lower generation are discarded from where the next one begins, also
+// those that no frame of it stands beside: its record says so.
+func TestGenerationRecordDiscardsWhatNoFrameReplaces(t *testing.T) {
+	r, o, _ := staleRig(t)
+	staysDiscarded(t, r, o)
+}
+
+// The checkpoint repeats a partition's generation and where it begins: what was
+// discarded stays so when the journal file that held the generation's record has
+// been recycled.
+func TestCheckpointRepeatsTheGeneration(t *testing.T) {
+	r, o, driver := staleRig(t)
+	r.recycleAll(driver)
+	staysDiscarded(t, r, o)
 }
 
 // The checkpoint repeats what is known durable: when the last frames of a segment

@@ -180,7 +180,10 @@ func (r *rig) reap() {
 // settle turns until nothing is in flight any more.
 func (r *rig) settle() {
 	r.t.Helper()
-	for quiet := 0; quiet < 3; {
+	for quiet, turns := 0, 0; quiet < 3; turns++ {
+		if turns > 100_000 {
+			r.t.Fatalf("after %d turns %d operations are in flight, %d logs wait to be placed, %d to be written", turns, r.driver.Pending(), len(r.store.placeList), len(r.store.kickList))
+		}
 		r.turn()
 		if r.driver.Pending() == 0 && len(r.workers.jobs) == 0 && len(r.store.placeList) == 0 && len(r.store.kickList) == 0 {
 			quiet++

@@ -9,7 +9,7 @@ var recoveryMutants = []mutant{
 		File:  "segment/recover.go",
 		Find:  "if g.generation > generation && index >= g.start {",
 		Put:   "if g.generation > generation && false {",
-		Tests: []string{"segment.TestGenerationDiscardsDroppedFrames"},
+		Tests: []string{"segment.TestGenerationRecordDiscardsWhatNoFrameReplaces"},
 	},
 	{
 		Name:  "generation-after-failure",
@@ -33,7 +33,7 @@ var recoveryMutants = []mutant{
 		File:  "segment/journal.go",
 		Find:  "		j.addRecord(g, l, FrameGeneration, l.generationStart, nil)\n",
 		Put:   "",
-		Tests: []string{"segment.TestGenerationDiscardsDroppedFrames"},
+		Tests: []string{"segment.TestGenerationRecordDiscardsWhatNoFrameReplaces"},
 	},
 	{
 		Name:  "term-after-failure",

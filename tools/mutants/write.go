@@ -120,7 +120,7 @@ var writeMutants = []mutant{
 		File:  "segment/failure.go",
 		Find:  "		g.position, g.lastIndex, g.next = l.sealed.Position, l.sealed.Index, l.sealed.NextOffset\n",
 		Put:   "",
-		Tests: []string{"segment.TestFailedSegmentSyncRollsBack"},
+		Tests: []string{"segment.TestFailedSegmentIsReadUpToItsDurablePoint"},
 	},
 	{
 		Name:  "failed-write-refuses-appends",
