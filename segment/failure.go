@@ -11,7 +11,7 @@ import (
 // after a failed write or sync nobody knows what it holds behind its durable point.
 func (s *Store) fail(l *Log, err error, ended bool) {
 	if errors.Is(err, core.ErrDiskFull) {
-		s.diskFull()
+		s.diskFull(err)
 	} else {
 		s.log.Error("a segment write failed; the partition returns to its durable point", "log", l.id.String(), "error", err)
 	}

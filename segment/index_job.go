@@ -1,6 +1,10 @@
 package segment
 
-import "github.com/pulsemq/pulsemq/core"
+import (
+	"errors"
+
+	"github.com/pulsemq/pulsemq/core"
+)
 
 // indexWaiter is told when a segment's index has been loaded, or why not.
 type indexWaiter interface {
@@ -20,6 +24,7 @@ type indexJob struct {
 	index   *Index
 	holes   []Hole
 	rebuilt bool
+	unsaved error // the index is good and its file could not be written
 	err     error
 	waiters []indexWaiter
 }
@@ -62,7 +67,7 @@ func (j *indexJob) Run() {
 		j.index, j.rebuilt, j.err = OpenIndex(j.store.ports.FS, j.stem, &j.header, j.sealed, &sc)
 		j.holes = sc.Holes
 		if j.index != nil {
-			j.err = nil // that the file could not be written costs the next start a rebuild, no more
+			j.unsaved, j.err = j.err, nil // costs the next start a rebuild, no more
 		}
 		return
 	}
@@ -84,6 +89,9 @@ func (j *indexJob) Run() {
 func (j *indexJob) Done() {
 	g, s := j.segment, j.store
 	g.indexJob = nil
+	if err := errors.Join(j.err, j.unsaved); err != nil {
+		s.log.Warn("an index could not be loaded or written", "segment", j.stem, "error", err)
+	}
 	if j.err == nil {
 		if j.rebuilt {
 			s.stats.IndexesRebuilt++
