@@ -102,7 +102,7 @@ func (c *checker) load(ctx context.Context, folder string) (*checked, error) {
 // check says what is wrong with a mutant: its text is gone or not unique, the
 // package does not compile with it, or a test of it does not exist.
 func (c *checker) check(ctx context.Context, m *mutant) error {
-	source, err := m.mutated(c.root)
+	sources, err := m.mutated(c.root)
 	if err != nil {
 		return err
 	}
@@ -110,27 +110,34 @@ func (c *checker) check(ctx context.Context, m *mutant) error {
 	if err != nil {
 		return err
 	}
-	changed, err := parser.ParseFile(p.files, m.File, source, parser.SkipObjectResolution)
-	if err != nil {
-		return fmt.Errorf("mutant %s: %w", m.Name, err)
+	changed := map[string]*ast.File{}
+	for name, source := range sources {
+		if path.Dir(name) != path.Dir(m.File) {
+			return fmt.Errorf("mutant %s: %s and %s are of different packages", m.Name, m.File, name)
+		}
+		file, err := parser.ParseFile(p.files, name, source, parser.SkipObjectResolution)
+		if err != nil {
+			return fmt.Errorf("mutant %s: %w", m.Name, err)
+		}
+		changed[path.Base(name)] = file
 	}
-	found := false
+	found := 0
 	var files []*ast.File
 	for _, name := range p.names {
-		if name == path.Base(m.File) {
-			files = append(files, changed)
-			found = true
+		if changed[name] != nil {
+			files = append(files, changed[name])
+			found++
 			continue
 		}
 		files = append(files, p.parsed[name])
 	}
-	if !found {
-		return fmt.Errorf("mutant %s: %s is not built on this system", m.Name, m.File)
+	if found < len(changed) {
+		return fmt.Errorf("mutant %s: a file of it is not built on this system", m.Name)
 	}
 	var bad error
 	config := types.Config{Importer: p.imports, Error: func(err error) {
 		var at types.Error
-		if errors.As(err, &at) && bad == nil && p.files.Position(at.Pos).Filename == m.File { // the others have unused imports now
+		if errors.As(err, &at) && bad == nil && sources[p.files.Position(at.Pos).Filename] != nil { // the others have unused imports now
 			bad = err
 		}
 	}}

@@ -104,7 +104,7 @@ var folderMutants = []mutant{
 		File:  "segment/layout.go",
 		Find:  "	if err := c.file.Sync(); err != nil {\n\t\treturn err\n\t}\n\terr := c.file.Close()",
 		Put:   "	err := c.file.Close()",
-		Also:  []edit{{"	return c.file.Sync()\n", "	return nil\n"}},
+		Also:  []edit{{find: "	return c.file.Sync()\n", put: "	return nil\n"}},
 		Tests: []string{"segment.TestShardCountChangeCrashes"},
 	},
 	{

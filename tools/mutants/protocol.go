@@ -80,7 +80,7 @@ var protocolMutants = []mutant{
 		File:  "netio/session_produce.go",
 		Find:  "		err = b.ValidateCRC()\n",
 		Put:   "		err = nil\n",
-		Also:  []edit{{"		err = b.ValidateCRCParts(batch.recordsCRC)\n", "		err = nil\n"}},
+		Also:  []edit{{find: "		err = b.ValidateCRCParts(batch.recordsCRC)\n", put: "		err = nil\n"}},
 		Tests: []string{"netio.TestProduceRefused"},
 	},
 }

@@ -57,6 +57,7 @@ var recoveryMutants = []mutant{
 		File:  "segment/append.go",
 		Find:  "	s.appended(l, core.DurabilitySync, 0, appendTime)\n",
 		Put:   "	s.appended(l, core.DurabilityNone, 0, appendTime)\n",
+		Also:  []edit{{file: "segment/journal.go", find: "		l.recordNeeded = false\n\t\tg.sync = true\n", put: "		l.recordNeeded = false\n"}},
 		Tests: []string{"segment.TestFirstFrameOfTermIsSynced"},
 	},
 	{
@@ -129,7 +130,7 @@ var recoveryMutants = []mutant{
 		File:  "segment/journal_open.go",
 		Find:  "	return open.Sync()\n}\n\nfunc (s *Store) journalHeader",
 		Put:   "	return nil\n}\n\nfunc (s *Store) journalHeader",
-		Also:  []edit{{"	if err := open.Sync(); err != nil {\n\t\treturn err\n\t}\n\tif f.first == 0 {", "	if f.first == 0 {"}},
+		Also:  []edit{{find: "	if err := open.Sync(); err != nil {\n\t\treturn err\n\t}\n\tif f.first == 0 {", put: "	if f.first == 0 {"}},
 		Tests: []string{"segment.TestAcceptedJournalIsSyncedBeforeServing"},
 	},
 	{

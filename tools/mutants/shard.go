@@ -57,7 +57,7 @@ var shardMutants = []mutant{
 		File:  "shard/producer_state.go",
 		Find:  "func (b producerBatch) sequenceNext() int32 { return proto.SequenceAdd(b.sequence, b.span) }",
 		Put:   "func (b producerBatch) sequenceNext() int32 { return b.sequence + b.span }",
-		Also:  []edit{{"uint32(sequence-expected) & 0x7fffffff; {", "uint32(sequence - expected); {"}},
+		Also:  []edit{{find: "uint32(sequence-expected) & 0x7fffffff; {", put: "uint32(sequence - expected); {"}},
 		Tests: []string{"shard.TestSequenceWraps"},
 	},
 	{
