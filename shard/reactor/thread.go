@@ -109,7 +109,7 @@ func randomTopicID() (id core.TopicID) {
 func (n *Node) storeOptions() segment.Options {
 	storage := &n.options.Config.Storage
 	return segment.Options{
-		CacheBytes: n.budget.cache, FreeBytesLow: int64(storage.MinFree), FlushBytes: int64(storage.FlushBytes),
+		CacheBytes: n.budget.cache, OpenFiles: n.options.SegmentFiles, FreeBytesLow: int64(storage.MinFree), FlushBytes: int64(storage.FlushBytes),
 		RetainNanos: int64(storage.RetentionInterval), CompactNanos: int64(storage.CompactionInterval), ClockJumpNanos: int64(storage.ClockJumpMax),
 	}
 }
