@@ -110,3 +110,9 @@ func TestUringRefused(t *testing.T) { playShort(t, "refused-uring") }
 
 // Without file descriptors and above the limit of connections, who is there is served and who comes is refused.
 func TestFewDescriptors(t *testing.T) { playShort(t, "descriptors") }
+
+// A limit on the size of files makes segments smaller, and costs nothing that was acknowledged.
+func TestFileSizeLimit(t *testing.T) { playShort(t, "file-size") }
+
+// With little memory, heavy load is refused; the broker stays within its limit and serves again when the load ends.
+func TestLittleMemory(t *testing.T) { playShort(t, "memory") }
