@@ -116,3 +116,12 @@ func TestFileSizeLimit(t *testing.T) { playShort(t, "file-size") }
 
 // With little memory, heavy load is refused; the broker stays within its limit and serves again when the load ends.
 func TestLittleMemory(t *testing.T) { playShort(t, "memory") }
+
+// A start with many partitions is alive at once and ready later, and kills in the middle of it lose nothing.
+func TestKilledWhileStarting(t *testing.T) { playShort(t, "restart") }
+
+// The same on a full disk.
+func TestKilledWhileStartingOnAFullDisk(t *testing.T) { playShort(t, "restart-full") }
+
+// Rolling segments, creating and deleting topics over and over leaves nothing open and nothing in memory.
+func TestSteady(t *testing.T) { playShort(t, "steady") }
