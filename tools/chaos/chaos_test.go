@@ -13,7 +13,7 @@ import (
 )
 
 // roundsDefault is short, so that it can run with every other test; PULSEMQ_CHAOS_ROUNDS is for longer runs.
-const roundsDefault = 3
+const roundsDefault = 2
 
 func TestMain(m *testing.M) {
 	launched(os.Args) // a scenario starts brokers through the program that it is part of
@@ -75,6 +75,7 @@ func playShort(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Parallel() // most of what a scenario takes is waiting
 	s := testStage(t)
 	if why := chosen[0].lack(s); why != nil {
 		t.Skip(why)

@@ -68,7 +68,7 @@ func playMemoryLimit(ctx context.Context, s *stage) error {
 
 	flood := floodOf(b.Address, d.ID, pick(s, 40, 200))
 	all.Go(func() { flood.run(play) })
-	until := time.Now().Add(pick(s, 3*time.Second, 60*time.Second))
+	until := time.Now().Add(pick(s, 2*time.Second, 60*time.Second))
 	for time.Now().Before(until) {
 		if err := b.Alive(); err != nil {
 			return fmt.Errorf("under load: %w", err)

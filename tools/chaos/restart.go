@@ -61,7 +61,7 @@ func playRestartOn(ctx context.Context, s *stage, b *broker, disk *loopDisk) err
 	if err := b.start(); err != nil {
 		return err
 	}
-	partitions := pick(s, 300, 2000)
+	partitions := pick(s, 150, 2000)
 	c, err := newCast(ctx, b.Address, restartRoles(partitions))
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func playRestartOn(ctx context.Context, s *stage, b *broker, disk *loopDisk) err
 		return err
 	}
 	began := time.Now()
-	if err := fillAll(ctx, c, pick(s, 6, 12)); err != nil {
+	if err := fillAll(ctx, c, pick(s, 4, 12)); err != nil {
 		return err
 	}
 	sent, acked := c.counts()

@@ -42,14 +42,14 @@ func playSteady(ctx context.Context, s *stage) error {
 	if err := c.create(ctx); err != nil {
 		return err
 	}
-	if err := errors.Join(roll(ctx, c, 40), createAndDelete(ctx, c, 5)); err != nil {
+	if err := errors.Join(roll(ctx, c, 20), createAndDelete(ctx, c, 3)); err != nil {
 		return err
 	}
 	before, err := measure(b)
 	if err != nil {
 		return err
 	}
-	rolls, loops := pick(s, 200, 1000), pick(s, 15, 50)
+	rolls, loops := pick(s, 80, 1000), pick(s, 6, 50)
 	if err := roll(ctx, c, rolls); err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func scrapeMany(ctx context.Context, s *stage, b *broker, c *cast) error {
 	}
 	var best, worst time.Duration
 	size := 0
-	for n := range 5 {
+	for n := range pick(s, 2, 5) {
 		time.Sleep(1100 * time.Millisecond) // a page that is asked for sooner is made of the same snapshot
 		began := time.Now()
 		status, text, err := b.page("/metrics")

@@ -49,7 +49,7 @@ func playTerminate(ctx context.Context, s *stage) error {
 	}
 	c.roles = append(c.roles[:len(c.roles):len(c.roles)], role{name: "bare"}) // audited with the others, written by hand
 	c.ledgers["bare"] = []*ledger{newLedger("bare", 0)}
-	for round := range pick(s, 2, 30) {
+	for round := range pick(s, 1, 30) {
 		if err := terminateOnce(ctx, s, b, c, created.ID); err != nil {
 			return fmt.Errorf("SIGTERM %d: %w", round+1, err)
 		}
