@@ -29,7 +29,7 @@ type plan struct {
 	program   string // the broker
 	folder    string
 	forgetful string   // the disk that forgets; empty for the real one
-	faults    []string // to choose from
+	faults    []string // to choose from; each round begins with the first
 	rounds    int
 	seed      uint64
 	say       func(format string, args ...any)
@@ -138,9 +138,12 @@ func (p *plan) round(ctx context.Context, number int) error {
 		close(played)
 	}()
 	var done []string
-	for range 1 + p.random.IntN(3) {
+	for n := range 1 + p.random.IntN(3) {
 		time.Sleep(time.Duration(50+p.random.IntN(700)) * time.Millisecond)
-		fault := p.faults[p.random.IntN(len(p.faults))]
+		fault := p.faults[0] // every round has the one that the run is about
+		if n > 0 {
+			fault = p.faults[p.random.IntN(len(p.faults))]
+		}
 		done = append(done, fault)
 		if err := p.fault(fault); err != nil {
 			stop()
