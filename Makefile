@@ -84,6 +84,10 @@ chaos: build ## Hurt a real broker in every way this machine allows: make chaos 
 	@cd "$(ROOT)" && go build -o bin/chaos ./tools/chaos && \
 		bin/chaos -bin bin/pulsemq -forgetful bin/forgetful -rounds "$(ROUNDS)" -faults "$(FAULTS)" -scenario "$(SCENARIO)" -seed $(SEED)
 
+.PHONY: mutants
+mutants: ## Take each rule out of the source in turn; its test must fail: make mutants ONLY=journal
+	@cd "$(ROOT)" && go run ./tools/mutants -run '$(ONLY)'
+
 .PHONY: clean
 clean: ## Remove what was built; data folders stay
 	rm -rf "$(ROOT)/bin"

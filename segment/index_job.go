@@ -97,7 +97,7 @@ func (j *indexJob) Done() {
 		g.indexFrom = FileHeaderBytes
 		g.indexUsed = s.mono
 		g.maxKnown, g.maxTimestamp = true, g.index.MaxTimestamp
-		s.noteHoles(g.log, j.holes)
+		s.noteHoles(g.log, g.path, j.holes, damageOfSegment)
 	}
 	for _, w := range j.waiters {
 		w.indexLoaded(j.err)
@@ -116,24 +116,5 @@ func (x *Index) prepend(before *Index) {
 	x.Entries = append(before.Entries, x.Entries...)
 	if len(x.Entries) > 0 && x.lastEntry == 0 {
 		x.lastEntry = before.lastEntry
-	}
-}
-
-// noteHoles takes over damage that a scan of a sealed segment found.
-func (s *Store) noteHoles(l *Log, holes []Hole) {
-	for _, h := range holes {
-		if h.OffsetFirst >= h.OffsetNext {
-			continue
-		}
-		known := false
-		for _, d := range l.damaged {
-			known = known || d.Start <= h.OffsetFirst && d.Next >= h.OffsetNext
-		}
-		if !known {
-			s.stats.Damages++
-			l.damaged = append(l.damaged, DamageRange{
-				Start: h.OffsetFirst, Next: h.OffsetNext, IndexFirst: h.IndexFirst, IndexNext: h.IndexNext, Cause: h.Cause,
-			})
-		}
 	}
 }

@@ -91,6 +91,9 @@ func (s *Store) startWriter(l *Log) {
 		}
 		return
 	}
+	if g := l.active(); g != nil && g.returning {
+		return // kicked again when that has ended
+	}
 	n := l.writable()
 	wanted := false
 	if n > 0 {
@@ -262,7 +265,7 @@ func (s *Store) writeChunks(w *writer) {
 		return
 	}
 	if end := g.position + total; end > g.allocated {
-		length := alignUp(end-g.allocated) + core.SegmentExtentBytes
+		length := alignUp(end-g.allocated) + g.extentBytes()
 		if most := alignUp(l.options.SegmentBytes); g.allocated+length > most {
 			length = max(most, alignUp(end)) - g.allocated
 		}

@@ -93,6 +93,18 @@ func (c *cast) remove(ctx context.Context) error {
 	return nil
 }
 
+// hurt says whether bytes at rest of any partition were changed.
+func (c *cast) hurt() bool {
+	for _, ledgers := range c.ledgers {
+		for _, l := range ledgers {
+			if l.hurt {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // crashed notes that a suffix of what is not synced may be gone.
 func (c *cast) crashed() {
 	for _, ledgers := range c.ledgers {
@@ -176,6 +188,16 @@ func (c *cast) refuse(r *role, err error) {
 	c.refused[r.name+" "+why]++
 }
 
+// refusals is how many messages were not acknowledged.
+func (c *cast) refusals() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, count := range c.refused {
+		n += count
+	}
+	return n
+}
+
 // trim deletes records in the middle of what there is.
 func (c *cast) trim(ctx context.Context, r *role) {
 	for ctx.Err() == nil {
@@ -255,14 +277,17 @@ func (c *cast) read(ctx context.Context, l *ledger, d pulsemq.TopicDescription) 
 	}
 }
 
+// readOnce reads a partition from its start to its end. When its bytes were changed it reads on behind what the broker
+// calls damaged, and leaves that in the ledger's gaps.
 func (c *cast) readOnce(ctx context.Context, l *ledger, p pulsemq.PartitionDescription) (records []found, start, end int64, err error) {
+	l.gaps = nil
 	if p.Err != nil {
 		return nil, 0, 0, p.Err
 	}
 	if p.HighWatermark != p.LogEndOffset {
 		return nil, 0, 0, fmt.Errorf("nothing is under way, and the high watermark %d is not the end %d", p.HighWatermark, p.LogEndOffset)
 	}
-	k, err := c.client.NewConsumer(pulsemq.ConsumerStopAtEnd())
+	k, err := c.client.NewConsumer(pulsemq.ConsumerStopAtEnd(), pulsemq.ConsumerSkipCorrupt(l.hurt))
 	if err != nil {
 		return nil, 0, 0, err
 	}
@@ -271,6 +296,11 @@ func (c *cast) readOnce(ctx context.Context, l *ledger, p pulsemq.PartitionDescr
 		return nil, 0, 0, err
 	}
 	for r, err := range k.Records(ctx) {
+		var about *pulsemq.PartitionError
+		if errors.As(err, &about) && !about.Stopped && errors.Is(err, pulsemq.ErrCorruptRecord) {
+			l.gaps = append(l.gaps, gap{about.Base, about.Next})
+			continue
+		}
 		if err != nil {
 			return nil, 0, 0, err
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/pulsemq/pulsemq/proto"
 )
 
-var memoryLimit = scenario{
+var littleMemory = scenario{
 	name: "memory", what: "little memory, heavy load, consumers that do not read: OVERLOADED rather than an OOM kill, and an end to it",
 	lack: lackMemoryLimit, play: playMemoryLimit,
 }

@@ -52,6 +52,7 @@ func Launch(program, log string, arguments ...string) (*Process, error) {
 	// What the tool is told by variables is not the broker's business, which would refuse them as unknown settings.
 	p.command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PULSEMQ_") })
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.command.Env = environment()
 	output, err := p.command.StderrPipe()
 	if err != nil {
 		return nil, err
@@ -186,3 +187,9 @@ func (p *Process) Halt() error {
 
 // Resume lets a halted process go on.
 func (p *Process) Resume() error { return p.command.Process.Signal(syscall.SIGCONT) }
+
+// environment is the one of this process without the variables that are settings of a broker, or look like it: it refuses
+// those that it does not know, and a test's own are among them.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "PULSEMQ_") })
+}
