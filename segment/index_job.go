@@ -1,6 +1,11 @@
 package segment
 
-import "github.com/pulsemq/pulsemq/core"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pulsemq/pulsemq/core"
+)
 
 // indexWaiter is told when a segment's index has been loaded, or why not.
 type indexWaiter interface {
@@ -73,11 +78,22 @@ func (j *indexJob) Run() {
 	}
 	defer f.Close()
 	j.rebuilt = true
-	if j.err = sc.Open(f, j.upTo, &j.header); j.err != nil {
-		return
+	if j.err = sc.Open(f, j.upTo, &j.header); j.err == nil {
+		j.index = NewIndex(j.header.BaseOffset, j.header.BaseIndex)
+		j.err = RebuildIndex(&sc, j.index)
 	}
-	j.index = NewIndex(j.header.BaseOffset, j.header.BaseIndex)
-	j.err = RebuildIndex(&sc, j.index)
+	j.err = unreadable(j.err)
+}
+
+// errUnreadable says that a segment's bytes could not be read, so that nobody knows
+// where its records are. It is not that the file could not be opened, which passes.
+var errUnreadable = errors.New("the segment cannot be read")
+
+func unreadable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errUnreadable, err)
 }
 
 // Done takes the index over on the shard.

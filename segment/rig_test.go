@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 
@@ -34,6 +35,7 @@ type rigOptions struct {
 	driver mem.DriverOptions
 	slabs  core.SlabSource
 	shard  core.ShardID
+	said   *slog.Logger
 	files  func(core.FS) core.FS // what the store sees instead of the disk's blocking view
 }
 
@@ -114,7 +116,7 @@ func (r *rig) tryStart() error {
 	r.folder = folder
 	r.driver = r.fs.Driver(r.options.driver)
 	r.store, err = OpenStore(folder, r.options.shard, Ports{
-		Disk: r.driver, FS: files, Clock: r.clock, Workers: &r.workers, Slabs: r.options.slabs,
+		Disk: r.driver, FS: files, Clock: r.clock, Workers: &r.workers, Slabs: r.options.slabs, Log: r.options.said,
 	}, r.options.store)
 	return err
 }
