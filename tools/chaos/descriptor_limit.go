@@ -52,7 +52,7 @@ func descriptorsOnce(ctx context.Context, s *stage, driver string) error {
 		return err
 	}
 	defer func() { b.end() }()
-	c, err := newCast(ctx, b.Address, wideRoles(pick[uint32](s, 60, 400)))
+	c, err := newCast(ctx, b.Address, wideRoles(pick[uint32](s, 60, 150)))
 	if err != nil {
 		return err
 	}
