@@ -132,7 +132,9 @@ func (c *cast) play(ctx context.Context, random *rand.Rand) {
 			all.Go(func() { c.trim(ctx, r) })
 		}
 	}
-	all.Go(func() { c.churn.run(ctx) })
+	if c.churn != nil {
+		all.Go(func() { c.churn.run(ctx) })
+	}
 	all.Wait()
 }
 
@@ -255,6 +257,9 @@ func (c *cast) audit(ctx context.Context) (faults []string, records int, err err
 			records += len(found)
 			faults = append(faults, l.audit(found, start, end)...)
 		}
+	}
+	if c.churn == nil {
+		return faults, records, nil
 	}
 	more, err := c.churn.audit(ctx)
 	return append(faults, more...), records, err

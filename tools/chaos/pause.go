@@ -38,6 +38,7 @@ func playPause(ctx context.Context, s *stage) error {
 		return err
 	}
 	defer hasty.close()
+	hasty.churn = nil // the other cast's has the names
 	if err := hasty.create(ctx); err != nil {
 		return err
 	}
