@@ -10,7 +10,7 @@ import (
 // the way to its segment.
 func (s *Store) fail(l *Log, err error) {
 	if errors.Is(err, core.ErrDiskFull) {
-		s.diskFull()
+		s.diskFull(err)
 	} else {
 		s.log.Error("a segment write failed; the partition returns to its durable point", "log", l.id.String(), "error", err)
 	}

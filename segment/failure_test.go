@@ -345,3 +345,36 @@ func TestFullDiskLeavesNoHoles(t *testing.T) {
 	o.history = history
 	o.check(0)
 }
+
+// What stands behind the durable point of a failed segment is never read again,
+// although the disk may well hold it: other frames have its offsets.
+func TestFailedSegmentIsReadUpToItsDurablePoint(t *testing.T) {
+	r := newRig(t, func(o *rigOptions) { o.store.IdleNanos = 1e9 })
+	o := r.serve(16)[0]
+	o.append(1, 100)
+	r.settle()
+	o.append(1, 100<<10)
+	r.settle()
+	r.fs.Inject(&mem.Fault{Kind: core.DiskSync, Path: "topics/*.log"})
+	for range 3 {
+		o.append(1, 70<<10)
+	}
+	r.until("the roll back", func() bool { return len(o.rolled) == 1 })
+	r.tick(2e9)
+	for range 3 {
+		o.append(1, 80<<10)
+		r.settle()
+	}
+	for range 5 {
+		r.tick(2e9)
+	}
+	if o.log.chunks.len() > 0 || len(o.log.segments) != 2 {
+		t.Fatalf("%d chunks in memory, %d segments: this is about reading from the disk", o.log.chunks.len(), len(o.log.segments))
+	}
+	o.check(0)
+	for _, b := range o.history {
+		if got := r.lookup(o.log, batchTimestamp(b)); got.Offset != b.base {
+			t.Fatalf("the record at %d is found at %d", b.base, got.Offset)
+		}
+	}
+}
