@@ -71,7 +71,7 @@ func OpenStore(folder *Folder, shard core.ShardID, ports Ports, options Options)
 	}
 	s.wall, s.mono = ports.Clock.Now(), ports.Clock.Monotonic()
 	s.slotSeed = folder.salt()
-	s.files.store = s
+	s.files.store, s.files.most = s, s.options.OpenFiles
 	s.cache.store = s
 	replay, err := replayJournal(folder, shard, s.log)
 	if err != nil {

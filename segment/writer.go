@@ -15,6 +15,9 @@ const (
 	writerBytesMax = 8 << 20
 	// writerRetryNanos is how long a log rests after its segment failed.
 	writerRetryNanos = 1e9
+
+	// filesRetryNanos is how long a log waits for a descriptor.
+	filesRetryNanos = 20e6
 )
 
 type writerStep uint8
@@ -166,6 +169,15 @@ func (w *writer) idle() {
 	l.store.kick(l)
 }
 
+// busy puts off what was to be written: nothing has been done yet. When descriptors
+// have run out it waits a little, because trying at each turn would find the same.
+func (w *writer) busy(err error) {
+	if errors.Is(err, core.ErrDiskFiles) {
+		w.log.retryAt = w.log.store.mono + filesRetryNanos
+	}
+	w.idle()
+}
+
 // createSegment makes the file of the next segment: folders, file, header, first
 // extent, all synced with the folder before the first frame is written to it.
 func (s *Store) createSegment(w *writer, first *chunk) {
@@ -212,7 +224,7 @@ func (w *writer) fileReady(_ *segment, err error) {
 	s := w.log.store
 	if err != nil {
 		if errors.Is(err, ErrStoreBusy) {
-			w.idle()
+			w.busy(err)
 			return
 		}
 		s.fail(w.log, err)
@@ -411,6 +423,11 @@ func (s *Store) chainFailed(w *writer) {
 	if w.header != nil {
 		w.header.Release()
 		w.header = nil
+	}
+	if w.step == writerCreating && errors.Is(err, core.ErrDiskFiles) {
+		s.files.press()
+		w.busy(err) // no file was made
+		return
 	}
 	s.stats.Failures++
 	switch w.step {
