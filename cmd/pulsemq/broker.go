@@ -37,7 +37,7 @@ type broker struct {
 func run(ctx context.Context, cfg core.Config, log *slog.Logger) error {
 	b := &broker{config: &cfg, log: log}
 	// Payload memory lies outside of the Go heap; what it leaves of the limit is the heap's.
-	debug.SetMemoryLimit(int64(cfg.Memory.Limit))
+	debug.SetMemoryLimit(reactor.HeapBytes(&cfg))
 	folder, err := disk.Open(cfg.Storage.DataDir, cfg.Storage.Disk)
 	if err != nil {
 		return fmt.Errorf("open the data folder %s: %w", cfg.Storage.DataDir, err)
