@@ -19,6 +19,7 @@ func TestAbuse(t *testing.T) {
 	}{
 		{"19-silent-client", b.silent},
 		{"19-slow-reader", b.gorge},
+		{"19-vanished-client", b.blackhole},
 		{"20-reset-at-every-byte", b.resets},
 		{"20-reset-in-flight", b.inFlight},
 		{"20-garbage", b.garbage},
