@@ -68,8 +68,9 @@ cross: ## Build and vet for linux amd64 and arm64, and for macOS
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for a while: make fuzz FOR=10m
 	@for module in $(MODULES); do cd "$(ROOT)/$$module" || exit 1; \
-		grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|^(.*)/[^/]*:func |\1 |' | sort -u | \
-		while read -r package target; do echo "== $$module $$package $$target"; \
+		go list -f '{{$$dir := .Dir}}{{range .TestGoFiles}}{{$$dir}}/{{.}} {{end}}{{range .XTestGoFiles}}{{$$dir}}/{{.}} {{end}}' ./... | \
+		xargs grep -HoE '^func Fuzz[A-Za-z0-9_]*' | sed -E 's|^(.*)/[^/]*:func |\1 |' | sort -u | \
+		while read -r package target; do echo "== $$module $${package#$(ROOT)/} $$target"; \
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FOR) "$$package" || exit 1; \
 		done || exit 1; done
 

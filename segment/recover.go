@@ -16,6 +16,12 @@ type located struct {
 	segment *segment // nil: in the journal file
 }
 
+const (
+	// indexMax and offsetMax are far above what any log reaches, and far from where sums wrap.
+	indexMax  core.Index  = 1 << 62
+	offsetMax core.Offset = 1 << 62
+)
+
 // recovery brings one log back to what its disk holds durably.
 //
 // The durable point D is the highest index that write marks, checkpoints and the

@@ -38,7 +38,7 @@ type broker struct {
 func run(ctx context.Context, cfg core.Config, log *slog.Logger) error {
 	b := &broker{config: &cfg, log: log}
 	// Payload memory lies outside of the Go heap; what it leaves of the limit is the heap's.
-	debug.SetMemoryLimit(int64(cfg.Memory.Limit))
+	debug.SetMemoryLimit(reactor.HeapBytes(&cfg))
 	limit, err := descriptorLimit()
 	if err != nil {
 		return err
