@@ -19,6 +19,7 @@ import (
 
 const (
 	fetchSizeDefault      = "4GiB"
+	tailSizeDefault       = "48MiB" // few enough to stay in any broker's cache
 	restartSizeDefault    = "20GiB"
 	restartPartitions     = 2000
 	idlePartitionsDefault = 10_000
@@ -32,6 +33,7 @@ type table struct {
 	rows              []string
 	out               string // folder
 	fetchSize         string
+	tailSize          string
 	restartSize       string
 	fileSize          string
 	idlePartitions    int
@@ -39,8 +41,8 @@ type table struct {
 	stepDuration      time.Duration
 	settle            time.Duration
 
-	fetchBytes, restartBytes, fileBytes int64
-	pictures                            []string // written so far
+	fetchBytes, tailBytes, restartBytes, fileBytes int64
+	pictures                                       []string // written so far
 }
 
 func newTable(s *session) *cobra.Command {
@@ -73,7 +75,8 @@ Rows: ` + strings.Join(rowNames(), ", ") + `.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&t.rows, "rows", nil, "`names` of rows, separated by commas (default: all)")
 	flags.StringVar(&t.out, "out", "", "`folder` for the page, its JSON and its pictures; created when it is missing")
-	flags.StringVar(&t.fetchSize, "fetch-size", fetchSizeDefault, "`size` of the log that fetch-cold and fetch-sdk read")
+	flags.StringVar(&t.fetchSize, "fetch-size", fetchSizeDefault, "`size` of the log that fetch-cold, fetch-sdk and objects read")
+	flags.StringVar(&t.tailSize, "tail-size", tailSizeDefault, "`size` of what fetch-tail reads again and again; it has to fit into the broker's tail cache")
 	flags.StringVar(&t.restartSize, "restart-size", restartSizeDefault, "`size` of the data that restart starts with")
 	flags.IntVar(&t.restartPartitions, "restart-partitions", restartPartitions, "partitions that restart starts with")
 	flags.IntVar(&t.idlePartitions, "idle-partitions", idlePartitionsDefault, "partitions of idle-partitions")
@@ -100,6 +103,7 @@ func (t *table) validate() ([]tableRow, error) {
 		to         *int64
 	}{
 		{"fetch-size", t.fetchSize, 1 << 20, &t.fetchBytes},
+		{"tail-size", t.tailSize, 1 << 20, &t.tailBytes},
 		{"restart-size", t.restartSize, 1 << 20, &t.restartBytes},
 		{"file-size", t.fileSize, fileBytesMin, &t.fileBytes},
 	} {

@@ -34,6 +34,7 @@ type ReadingSpec struct {
 	Version     string // of this program, for HELLO
 	Connections int
 	InFlight    int
+	Bytes       int     // that one FETCH asks for; 0 takes the default
 	From        []int64 // by partition
 	To          []int64 // by partition, for a reading that does not follow; nil for all there is
 	Follow      bool
@@ -73,7 +74,7 @@ func OpenReading(ctx context.Context, spec ReadingSpec) (*Reading, error) {
 		r.readers = append(r.readers, reader)
 		r.fetchers = append(r.fetchers, NewFetcher(FetcherSpec{
 			Connection: Connection{Link: l, TopicID: spec.Topic.ID, Share: share, Clock: spec.Clock},
-			Cursors:    cursors, InFlight: spec.InFlight, Follow: spec.Follow, Reader: reader,
+			Cursors:    cursors, InFlight: spec.InFlight, Bytes: spec.Bytes, Follow: spec.Follow, Reader: reader,
 		}))
 	}
 	return r, nil
