@@ -38,7 +38,7 @@ type table struct {
 	fileSize          string
 	idlePartitions    int
 	restartPartitions int
-	stepDuration      time.Duration
+	sweeper           sweeper // of open-loop
 	settle            time.Duration
 
 	fetchBytes, tailBytes, restartBytes, fileBytes int64
@@ -56,7 +56,7 @@ in --dir, medians of --runs, and every record verified.
 
 With --out it writes table.md, table.json and the pictures that belong to them. The file
 is written anew after each row, so that what was measured is there when a later one fails.
-A row that fails is named, and the exit code is 1; a floor that is missed is not an error.
+The flags of sweep say how open-loop looks for the knee. A row that fails is named, and the exit code is 1; a floor that is missed is not an error.
 
 Rows: ` + strings.Join(rowNames(), ", ") + `.`,
 		Example: `  pulsebench table --out results
@@ -81,7 +81,7 @@ Rows: ` + strings.Join(rowNames(), ", ") + `.`,
 	flags.IntVar(&t.restartPartitions, "restart-partitions", restartPartitions, "partitions that restart starts with")
 	flags.IntVar(&t.idlePartitions, "idle-partitions", idlePartitionsDefault, "partitions of idle-partitions")
 	flags.StringVar(&t.fileSize, "file-size", fileSizeDefault, "`size` of the file that the disk's ceiling is measured on")
-	flags.DurationVar(&t.stepDuration, "step-duration", stepDurationDefault, "`time` of each rate that open-loop tries for the knee")
+	t.sweeper.addFlags(cmd)
 	flags.DurationVar(&t.settle, "settle", settleDefault, "`time` that idle rows look at a broker")
 	_ = cmd.RegisterFlagCompletionFunc("rows", cobra.FixedCompletions(rowNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -116,8 +116,9 @@ func (t *table) validate() ([]tableRow, error) {
 	if t.idlePartitions < 1 || t.restartPartitions < 1 {
 		fault(usagef("--idle-partitions %d, --restart-partitions %d: at least 1", t.idlePartitions, t.restartPartitions))
 	}
-	if t.stepDuration <= 0 || t.settle <= 0 {
-		fault(usagef("--step-duration %v, --settle %v: more than 0", t.stepDuration, t.settle))
+	fault(t.sweeper.validate())
+	if t.settle <= 0 {
+		fault(usagef("--settle %v: it is more than 0", t.settle))
 	}
 	if len(faults) > 0 {
 		return nil, usageError{errors.Join(faults...)}

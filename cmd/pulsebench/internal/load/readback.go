@@ -42,7 +42,7 @@ type ReadingSpec struct {
 	Template    *payload.Template
 	Filler      []byte
 	EndToEnd    bool // measure from the time in each mark
-	Unanswered  bool // what was sent has not been acknowledged, so it may still be on its way
+	Hidden      bool // what was sent may not be shown yet: it is still on its way, or was acknowledged before it is written
 	Clock       Clock
 }
 
@@ -156,7 +156,7 @@ func awaitMissing(ctx context.Context, l *ledger.Ledger) {
 }
 
 // ReadBack reads what a run has written, from where the logs ended before it, and returns how fast that was. What was
-// acknowledged has to be there at once; what was sent without asking for an answer is given some time to appear.
+// acknowledged as written has to be there at once; what may be hidden is given some time to appear.
 func ReadBack(ctx context.Context, spec ReadingSpec, l *ledger.Ledger) (*Tally, error) {
 	spec.Account = l
 	first, err := OpenReading(ctx, spec)
@@ -168,7 +168,7 @@ func ReadBack(ctx context.Context, spec ReadingSpec, l *ledger.Ledger) (*Tally, 
 		return nil, err
 	}
 	tally := first.Tally()
-	if l.Missing() == 0 || !spec.Unanswered {
+	if l.Missing() == 0 || !spec.Hidden {
 		return tally, nil
 	}
 	spec.From, spec.To, spec.Follow = make([]int64, len(spec.From)), nil, true
