@@ -26,7 +26,7 @@ each = @failed=; for module in $(MODULES); do echo "== $$module: $(strip $(1))";
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build the programs into bin/
@@ -88,6 +88,20 @@ chaos: build ## Hurt a real broker in every way this machine allows: make chaos 
 .PHONY: mutants
 mutants: ## Take each rule out of the source in turn; its test must fail: make mutants ONLY=journal
 	@cd "$(ROOT)" && go run ./tools/mutants -run '$(ONLY)'
+
+# Where measurements keep their data while they run, how often each is taken, and where the pages go.
+DIR  ?= .
+RUNS ?= 5
+OUT  ?= bench/results
+
+.PHONY: bench
+bench: build ## Measure the speed table: make bench RUNS=3 ROWS=batch-sync,single-sync DIR=/mnt/nvme OUT=results
+	@cd "$(ROOT)" && bin/pulsebench table --dir "$(DIR)" --runs $(RUNS) --out "$(OUT)" $(if $(ROWS),--rows $(ROWS))
+
+.PHONY: bench-peers
+bench-peers: build ## Measure PulseMQ beside other brokers: make bench-peers RUNS=3 DIR=/mnt/nvme OUT=results
+	@cd "$(ROOT)/bench/peers" && go build -o "$(ROOT)/bin/peers" .
+	@cd "$(ROOT)" && bin/peers -programs bin -dir "$(DIR)" -runs $(RUNS) -out "$(OUT)"
 
 .PHONY: clean
 clean: ## Remove what was built; data folders stay

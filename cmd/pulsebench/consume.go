@@ -136,6 +136,12 @@ func (w *workload) readDuration() time.Duration {
 	return 0
 }
 
+const (
+	// shownWait is how long a broker may take to show what it has acknowledged, and shownCheck how often it is asked.
+	shownWait  = 5 * time.Second
+	shownCheck = 10 * time.Millisecond
+)
+
 // fillTopic produces what is to be read, and returns where the logs end then.
 func (r *run) fillTopic(ctx context.Context, result *report.Result) ([]int64, error) {
 	if r.records == 0 {
@@ -149,7 +155,14 @@ func (r *run) fillTopic(ctx context.Context, result *report.Result) ([]int64, er
 		return nil, fmt.Errorf("fill topic %q: %w", r.topic.Name, err)
 	}
 	r.sent(result, sent)
-	return r.topic.Offsets(ctx, core.Version, proto.OffsetKindLatest)
+	// At durability none the log ends, for readers, behind what has been written; the rest follows soon.
+	for deadline := time.Now().Add(shownWait); ; {
+		to, err := r.topic.Offsets(ctx, core.Version, proto.OffsetKindLatest)
+		if err != nil || between(r.from, to) >= sent.Records.Load() || time.Now().After(deadline) {
+			return to, err
+		}
+		time.Sleep(shownCheck)
+	}
 }
 
 // openWhole connects what reads the topic up to an offset of each partition.

@@ -18,9 +18,7 @@ import (
 const (
 	fetchTopic       = "pulsebench-fetch"
 	fetchRecordBytes = 256
-
-	// tailBytes are read again and again from memory: few enough to stay in any broker's cache.
-	tailBytes = 48 << 20
+	fetchPartitions  = 16
 )
 
 // Floors of reading.
@@ -31,9 +29,9 @@ const (
 )
 
 // fill produces what is to be read.
-func (t *table) fill(ctx context.Context, broker *host.Server, bytes int64) error {
-	_, err := t.measure(ctx, side{server: broker, keep: true, args: []string{"produce", "--topic=" + fetchTopic, "--partitions=16", "--durability=batch",
-		fmt.Sprintf("--record-size=%d", fetchRecordBytes), "--batch-records=1000", "--records=" + number(bytes/fetchRecordBytes)}})
+func (t *table) fill(ctx context.Context, broker *host.Server, bytes int64, batchRecords int) error {
+	_, err := t.measure(ctx, side{server: broker, keep: true, args: []string{"produce", "--topic=" + fetchTopic, fmt.Sprintf("--partitions=%d", fetchPartitions), "--durability=batch",
+		fmt.Sprintf("--record-size=%d", fetchRecordBytes), fmt.Sprintf("--batch-records=%d", batchRecords), "--records=" + number(bytes/fetchRecordBytes)}})
 	return err
 }
 
@@ -50,7 +48,7 @@ func measureFetchCold(ctx context.Context, t *table, row *report.Row) error {
 		return err
 	}
 	defer broker.Destroy()
-	if err := t.fill(ctx, broker, t.fetchBytes); err != nil {
+	if err := t.fill(ctx, broker, t.fetchBytes, batchDefault); err != nil {
 		return fmt.Errorf("fill the log: %w", err)
 	}
 	args := []string{"consume", "--topic=" + fetchTopic, "--connections=1"}
@@ -99,7 +97,7 @@ func measureFetchTail(ctx context.Context, t *table, row *report.Row) error {
 	row.Commands = append(row.Commands, again([]string{"table", "--rows=fetch-tail"}))
 	var values, broke, mine []float64
 	for i := range t.runs {
-		if err := t.fill(ctx, broker, tailBytes); err != nil {
+		if err := t.fill(ctx, broker, t.tailBytes, batchDefault); err != nil {
 			return fmt.Errorf("fill the log: %w", err)
 		}
 		before, busy := broker.ProcessorTime(), report.ProcessorTime()
@@ -115,10 +113,10 @@ func measureFetchTail(ctx context.Context, t *table, row *report.Row) error {
 	row.Add("broker", report.UnitBytes, values, report.AtLeast(fetchTailMegabytes))
 	row.Add("broker's processors", report.UnitCores, broke, nil)
 	row.Add("client's processors", report.UnitCores, mine, nil)
-	return errors.Join(t.forget(ctx, broker), broker.Stop())
+	return errors.Join(t.forget(ctx, broker, fetchTopic), broker.Stop())
 }
 
-// readTail reads the last tailBytes of the topic over one connection until the time of a run is over.
+// readTail reads the last bytes of the topic over one connection, again and again until the time of a run is over.
 func (t *table) readTail(ctx context.Context, broker *host.Server) (bytes int64, took time.Duration, err error) {
 	topic, err := load.OpenTopic(ctx, broker.Address, core.Version, load.TopicSpec{Name: fetchTopic})
 	if err != nil {
@@ -130,7 +128,7 @@ func (t *table) readTail(ctx context.Context, broker *host.Server) (bytes int64,
 	}
 	from := make([]int64, len(to))
 	for p := range from {
-		from[p] = max(to[p]-tailBytes/fetchRecordBytes/int64(len(to)), 0)
+		from[p] = max(to[p]-t.tailBytes/fetchRecordBytes/int64(len(to)), 0)
 	}
 	clock := load.NewClock()
 	for took < t.duration {
@@ -158,9 +156,9 @@ func (t *table) readTail(ctx context.Context, broker *host.Server) (bytes int64,
 	return bytes, took, nil
 }
 
-// forget deletes what rows of reading have filled, on a broker that is somebody else's.
-func (t *table) forget(ctx context.Context, broker *host.Server) error {
-	topic, err := load.OpenTopic(ctx, broker.Address, core.Version, load.TopicSpec{Name: fetchTopic})
+// forget deletes what a row has kept for all of its runs, on a broker that is somebody else's.
+func (t *table) forget(ctx context.Context, broker *host.Server, name string) error {
+	topic, err := load.OpenTopic(ctx, broker.Address, core.Version, load.TopicSpec{Name: name})
 	if err != nil {
 		return err
 	}
@@ -174,7 +172,7 @@ func measureFetchSDK(ctx context.Context, t *table, row *report.Row) error {
 		return err
 	}
 	defer broker.Destroy()
-	if err := t.fill(ctx, broker, t.fetchBytes); err != nil {
+	if err := t.fill(ctx, broker, t.fetchBytes, batchDefault); err != nil {
 		return fmt.Errorf("fill the log: %w", err)
 	}
 	args := []string{"consume", "--sdk", "--topic=" + fetchTopic}
@@ -191,5 +189,5 @@ func measureFetchSDK(ctx context.Context, t *table, row *report.Row) error {
 	row.Add("broker and client", report.UnitRecords, each(results, func(r *report.Result) float64 { return r.RecordsPerSecond }), report.AtLeast(fetchSDKRecords))
 	row.Add("bytes", report.UnitBytes, each(results, func(r *report.Result) float64 { return r.MegabytesPerSecond }), nil)
 	readers(row, results)
-	return errors.Join(t.forget(ctx, broker), broker.Stop())
+	return errors.Join(t.forget(ctx, broker, fetchTopic), broker.Stop())
 }

@@ -44,20 +44,32 @@ func measureIdle(ctx context.Context, t *table, row *report.Row) error {
 	return nil
 }
 
-// watchIdle lets a broker be for the settle time, and returns what it took of a processor and its memory at the end.
+// watchIdle lets a broker be, and returns what it took of a processor and its memory at the end.
 func (t *table) watchIdle(ctx context.Context, broker *host.Server) (cores, megabytes float64, err error) {
+	// What a start leaves to be done is not what idling costs.
+	if err := t.letBe(ctx); err != nil {
+		return 0, 0, err
+	}
 	before, known := broker.Usage(ctx)
 	if !known {
 		return 0, 0, errors.New("nobody can say what the broker takes")
 	}
 	start := time.Now()
-	select {
-	case <-ctx.Done():
-		return 0, 0, context.Cause(ctx)
-	case <-time.After(t.settle):
+	if err := t.letBe(ctx); err != nil {
+		return 0, 0, err
 	}
 	after, _ := broker.Usage(ctx)
 	return (after.Processor - before.Processor).Seconds() / time.Since(start).Seconds(), float64(after.Resident) / 1e6, nil
+}
+
+// letBe waits for the settle time.
+func (t *table) letBe(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(t.settle):
+		return nil
+	}
 }
 
 // measureIdlePartitions looks at a broker with many partitions that nobody uses.

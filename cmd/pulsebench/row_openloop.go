@@ -27,13 +27,12 @@ func measureOpenLoop(ctx context.Context, t *table, row *report.Row) error {
 		return err
 	}
 	defer broker.Destroy()
-	sw := sweeper{from: sweepFromDefault, precision: sweepPrecisionDefault, steps: sweepStepsDefault, achieved: sweepAchievedDefault, p99: sweepP99Default, stepDuration: t.stepDuration}
 	if t.warmup > 0 {
 		if _, err := t.measure(ctx, side{server: broker, args: with(openArgs, lasting(t.warmup)...)}); err != nil {
 			return fmt.Errorf("warm up: %w", err)
 		}
 	}
-	sweep, err := sw.run(ctx, &t.bench, broker, openArgs, t.folder)
+	sweep, err := t.sweeper.run(ctx, &t.bench, broker, openArgs, t.folder)
 	if err != nil {
 		return fmt.Errorf("find the knee: %w", err)
 	}

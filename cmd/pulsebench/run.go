@@ -91,8 +91,8 @@ func (r *run) filler() []byte {
 // readingSpec is a raw reading of what this run writes.
 func (r *run) readingSpec() load.ReadingSpec {
 	return load.ReadingSpec{
-		Topic: r.topic, Version: core.Version, Connections: r.connections, InFlight: r.inFlight, From: r.from,
-		Account: r.ledger, Template: r.template, Filler: r.filler(), Clock: r.clock, Unanswered: r.acks == proto.AcksNone,
+		Topic: r.topic, Version: core.Version, Connections: r.connections, InFlight: r.inFlight, Bytes: r.fetchBytes, From: r.from,
+		Account: r.ledger, Template: r.template, Filler: r.filler(), Clock: r.clock, Hidden: r.acks == proto.AcksNone || r.topic.Config(proto.TopicConfigDurability) == proto.DurabilityNone.String(),
 	}
 }
 

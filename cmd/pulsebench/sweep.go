@@ -66,12 +66,7 @@ so that the disk has to hold one step; one that exists is filled and kept.`,
 		}
 	})
 	flags := cmd.Flags()
-	flags.Float64Var(&sw.from, "from", sweepFromDefault, "the first `rate`, in records per second")
-	flags.Float64Var(&sw.precision, "precision", sweepPrecisionDefault, "how far a bad rate may be above the knee, as a share")
-	flags.IntVar(&sw.steps, "steps", sweepStepsDefault, "rates that are tried at most")
-	flags.Float64Var(&sw.achieved, "achieved", sweepAchievedDefault, "share of what was offered that a good step gets through")
-	flags.DurationVar(&sw.p99, "p99-max", sweepP99Default, "what the p99 of a good step stays under")
-	flags.DurationVar(&sw.stepDuration, "step-duration", stepDurationDefault, "`time` of each step")
+	sw.addFlags(cmd)
 	flags.StringVar(&sw.jsonFile, "json", "", "`file` for all steps as JSON; - is standard output, and the table goes to standard error")
 	flags.StringVar(&sw.svgFile, "svg", "", "`file` for the picture")
 	complete(cmd)
@@ -96,6 +91,17 @@ so that the disk has to hold one step; one that exists is filled and kept.`,
 		return sw.write(s, out)
 	}
 	return cmd
+}
+
+// addFlags declares how the knee is looked for, and what a good step is.
+func (sw *sweeper) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.Float64Var(&sw.from, "from", sweepFromDefault, "the first `rate`, in records per second")
+	flags.Float64Var(&sw.precision, "precision", sweepPrecisionDefault, "how far a bad rate may be above the knee, as a share")
+	flags.IntVar(&sw.steps, "steps", sweepStepsDefault, "rates that are tried at most")
+	flags.Float64Var(&sw.achieved, "achieved", sweepAchievedDefault, "share of what was offered that a good step gets through")
+	flags.DurationVar(&sw.p99, "p99-max", sweepP99Default, "what the p99 of a good step stays under")
+	flags.DurationVar(&sw.stepDuration, "step-duration", stepDurationDefault, "`time` of each step")
 }
 
 func (sw *sweeper) validate() error {

@@ -19,6 +19,7 @@ import (
 
 const (
 	fetchSizeDefault      = "4GiB"
+	tailSizeDefault       = "48MiB" // few enough to stay in any broker's cache
 	restartSizeDefault    = "20GiB"
 	restartPartitions     = 2000
 	idlePartitionsDefault = 10_000
@@ -32,15 +33,16 @@ type table struct {
 	rows              []string
 	out               string // folder
 	fetchSize         string
+	tailSize          string
 	restartSize       string
 	fileSize          string
 	idlePartitions    int
 	restartPartitions int
-	stepDuration      time.Duration
+	sweeper           sweeper // of open-loop
 	settle            time.Duration
 
-	fetchBytes, restartBytes, fileBytes int64
-	pictures                            []string // written so far
+	fetchBytes, tailBytes, restartBytes, fileBytes int64
+	pictures                                       []string // written so far
 }
 
 func newTable(s *session) *cobra.Command {
@@ -54,7 +56,7 @@ in --dir, medians of --runs, and every record verified.
 
 With --out it writes table.md, table.json and the pictures that belong to them. The file
 is written anew after each row, so that what was measured is there when a later one fails.
-A row that fails is named, and the exit code is 1; a floor that is missed is not an error.
+The flags of sweep say how open-loop looks for the knee. A row that fails is named, and the exit code is 1; a floor that is missed is not an error.
 
 Rows: ` + strings.Join(rowNames(), ", ") + `.`,
 		Example: `  pulsebench table --out results
@@ -73,12 +75,13 @@ Rows: ` + strings.Join(rowNames(), ", ") + `.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&t.rows, "rows", nil, "`names` of rows, separated by commas (default: all)")
 	flags.StringVar(&t.out, "out", "", "`folder` for the page, its JSON and its pictures; created when it is missing")
-	flags.StringVar(&t.fetchSize, "fetch-size", fetchSizeDefault, "`size` of the log that fetch-cold and fetch-sdk read")
+	flags.StringVar(&t.fetchSize, "fetch-size", fetchSizeDefault, "`size` of the log that fetch-cold, fetch-sdk and objects read")
+	flags.StringVar(&t.tailSize, "tail-size", tailSizeDefault, "`size` of what fetch-tail reads again and again; it has to fit into the broker's tail cache")
 	flags.StringVar(&t.restartSize, "restart-size", restartSizeDefault, "`size` of the data that restart starts with")
 	flags.IntVar(&t.restartPartitions, "restart-partitions", restartPartitions, "partitions that restart starts with")
 	flags.IntVar(&t.idlePartitions, "idle-partitions", idlePartitionsDefault, "partitions of idle-partitions")
 	flags.StringVar(&t.fileSize, "file-size", fileSizeDefault, "`size` of the file that the disk's ceiling is measured on")
-	flags.DurationVar(&t.stepDuration, "step-duration", stepDurationDefault, "`time` of each rate that open-loop tries for the knee")
+	t.sweeper.addFlags(cmd)
 	flags.DurationVar(&t.settle, "settle", settleDefault, "`time` that idle rows look at a broker")
 	_ = cmd.RegisterFlagCompletionFunc("rows", cobra.FixedCompletions(rowNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -100,6 +103,7 @@ func (t *table) validate() ([]tableRow, error) {
 		to         *int64
 	}{
 		{"fetch-size", t.fetchSize, 1 << 20, &t.fetchBytes},
+		{"tail-size", t.tailSize, 1 << 20, &t.tailBytes},
 		{"restart-size", t.restartSize, 1 << 20, &t.restartBytes},
 		{"file-size", t.fileSize, fileBytesMin, &t.fileBytes},
 	} {
@@ -112,8 +116,9 @@ func (t *table) validate() ([]tableRow, error) {
 	if t.idlePartitions < 1 || t.restartPartitions < 1 {
 		fault(usagef("--idle-partitions %d, --restart-partitions %d: at least 1", t.idlePartitions, t.restartPartitions))
 	}
-	if t.stepDuration <= 0 || t.settle <= 0 {
-		fault(usagef("--step-duration %v, --settle %v: more than 0", t.stepDuration, t.settle))
+	fault(t.sweeper.validate())
+	if t.settle <= 0 {
+		fault(usagef("--settle %v: it is more than 0", t.settle))
 	}
 	if len(faults) > 0 {
 		return nil, usageError{errors.Join(faults...)}

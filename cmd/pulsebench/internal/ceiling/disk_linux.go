@@ -72,7 +72,7 @@ func (f *File) fill(ctx context.Context) error {
 // Close gives the room back.
 func (f *File) Close() error { return unix.Close(f.fd) }
 
-// Measure does one kind of access for a time.
+// Measure does one kind of access for a time: each of those in flight at least once.
 func (f *File) Measure(ctx context.Context, a Access, duration time.Duration) (*Measure, error) {
 	blocks := f.bytes / int64(a.Bytes)
 	if a.Bytes%sectorBytes != 0 || a.Bytes == 0 || blocks == 0 || a.InFlight < 1 {
@@ -89,10 +89,12 @@ func (f *File) Measure(ctx context.Context, a Access, duration time.Duration) (*
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			latency := load.NewLatency()
+			first := true
 			err := f.work(a, func() (int64, bool) {
-				if ctx.Err() != nil || time.Since(start) >= duration {
+				if ctx.Err() != nil || !first && time.Since(start) >= duration {
 					return 0, false
 				}
+				first = false
 				return next.Add(1) % blocks * int64(a.Bytes), true
 			}, func(took time.Duration) {
 				operations.Add(1)
