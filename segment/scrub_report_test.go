@@ -328,3 +328,45 @@ func TestSettingsWakeALogAtRest(t *testing.T) {
 		t.Fatalf("%d segments of %d are left of a log that may have %d bytes", len(o.log.segments), before, lo.RetentionBytes)
 	}
 }
+
+// A flipped frame header costs what lies before the next place that is known to begin
+// a frame: reading again loses no more than a reader does, though marks are far apart.
+func TestScrubLosesNoMoreThanReads(t *testing.T) {
+	r := newRig(t, func(o *rigOptions) {
+		o.log = LogOptions{Durability: core.DurabilitySync, SegmentBytes: 1 << 20}
+		o.store.ScrubNanos = -1
+		o.store.FlushBytes = 512 << 10
+		o.store.CacheBytes = 1
+	})
+	o := r.serve(16)[0]
+	for range 1500 {
+		for o.tryAppend(1, 1000, core.DurabilitySync) != nil {
+			r.tick(1e6)
+		}
+		r.turn()
+	}
+	r.store.requestFlush(o.log, o.log.index)
+	r.settle()
+	for _, g := range []*segment{o.log.segments[0], o.log.active()} {
+		var s Scanner
+		b, err := readFile(r.fs, g.path, 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Open(bytes.NewReader(b), int64(len(b)), nil); err != nil {
+			t.Fatal(err)
+		}
+		for n := 0; n < 20 && s.Next(); n++ {
+		}
+		lost := s.Frame.BaseOffset
+		r.flip(g.path, s.Position+9)
+		o.verify()
+		last := o.log.Damaged()[len(o.log.Damaged())-1]
+		if last.Start != lost || last.Next-last.Start > core.IndexIntervalBytes/1000+1 {
+			t.Errorf("the header of offset %d is hurt, and [%d, %d) are lost", lost, last.Start, last.Next)
+		}
+	}
+	if len(o.log.Damaged()) != 2 || r.store.stats.ScrubRecords != 2 {
+		t.Errorf("%+v", o.log.Damaged())
+	}
+}

@@ -229,8 +229,14 @@ func (s *Store) scrubbed(l *Log, at *scrubCursor) {
 func (s *Store) scrubStretch() {
 	c := &s.scrubber
 	g := c.current
+	var anchors []int64
+	if g == g.log.active() && g.index != nil {
+		for i := range g.index.Entries {
+			anchors = append(anchors, g.index.Entries[i].Position)
+		}
+	}
 	c.running = s.ports.Workers.Submit(&Scrub{Files: s.ports.FS, Path: g.path, Header: g.header, From: c.from, End: c.end,
-		Indexed: g != g.log.active(), BytesMax: scrubStretchBytes, Ended: s.scrubEnded})
+		Indexed: g != g.log.active(), Anchors: anchors, BytesMax: scrubStretchBytes, Ended: s.scrubEnded})
 }
 
 // scrubRelease lets go of the current segment.
