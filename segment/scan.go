@@ -123,12 +123,22 @@ func (s *Scanner) Open(r io.ReaderAt, size int64, want *FileHeader) error {
 			return s.fail(err)
 		}
 	}
-	s.Header = h
+	s.begin(&h)
+	return nil
+}
+
+// OpenAs begins a scan of a file whose own header is damaged and known from elsewhere.
+func (s *Scanner) OpenAs(r io.ReaderAt, size int64, h *FileHeader) {
+	s.reset(r, size)
+	s.begin(h)
+}
+
+func (s *Scanner) begin(h *FileHeader) {
+	s.Header = *h
 	s.at, s.End = FileHeaderBytes, FileHeaderBytes
 	if h.BaseIndex > 0 {
 		s.index, s.next, s.indexed = h.BaseIndex-1, h.BaseOffset, true
 	}
-	return nil
 }
 
 // Seek continues the scan at a sealed point of this segment, or at another

@@ -39,6 +39,10 @@ type Scrub struct {
 	// Err says that the file cannot be read as a segment at all: it is missing, its
 	// header is bad, or it belongs elsewhere.
 	Err error
+	// HeaderErr says what was wrong with the segment's header; HeaderMended that it was
+	// written again.
+	HeaderErr    error
+	HeaderMended bool
 	// IndexErr and StateErr say what is wrong with the index and the state beside the
 	// segment; that there is none is not wrong.
 	IndexErr, StateErr error
@@ -87,7 +91,12 @@ func (j *Scrub) readFrames() {
 	if err == nil {
 		err = s.Open(f, min(size, alignUp(j.End.Position)), &j.Header)
 	}
-	if err != nil {
+	if errors.Is(err, ErrFileHeader) {
+		// Its frames are as good as they were, and the store knows what stood there.
+		j.HeaderErr = err
+		j.HeaderMended = j.mendHeader() == nil
+		s.OpenAs(f, min(size, alignUp(j.End.Position)), &j.Header)
+	} else if err != nil {
 		j.Err, j.Finished = fmt.Errorf("scrub %s: %w", j.Path, err), true
 		return
 	}
@@ -103,7 +112,8 @@ func (j *Scrub) readFrames() {
 	// What a bad frame header costs ends at the next write mark, or sooner where the
 	// index says that a frame begins: reads begin there, too.
 	var again Scanner
-	if anchors := j.anchors(); len(anchors) > 0 && again.Open(f, s.window.size, &j.Header) == nil {
+	if anchors := j.anchors(); len(anchors) > 0 {
+		again.OpenAs(f, s.window.size, &j.Header)
 		read := j.BytesRead
 		j.Next, j.Holes, j.Finished = from, nil, false
 		again.Seek(from)
@@ -111,6 +121,20 @@ func (j *Scrub) readFrames() {
 		j.walk(f, &again)
 		j.BytesRead += read
 	}
+}
+
+// mendHeader writes the segment's header again, as a start would.
+func (j *Scrub) mendHeader() error {
+	f, err := j.Files.Open(j.Path)
+	if err != nil {
+		return err
+	}
+	b := make([]byte, FileHeaderBytes)
+	j.Header.Put(b)
+	if _, err = f.WriteAt(b, 0); err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }
 
 // anchors are where frames of the segment begin, by its index.

@@ -134,6 +134,56 @@ func TestScrubTellsEachDamageOnce(t *testing.T) {
 	}
 }
 
+// A damaged header hides nothing behind it, and is written again.
+func TestScrubMendsAHeader(t *testing.T) {
+	r, owners, lines := scrubRig(t, nil)
+	o := owners[0]
+	for i, g := range []*segment{o.log.segments[1], o.log.active()} {
+		r.flip(g.path, 20)
+		r.flip(g.path, FileHeaderBytes+FrameHeaderBytes+9)
+		for range 2 {
+			o.verify()
+		}
+		if st := r.store.Stats(); st.ScrubFiles != uint64(i+1) || st.ScrubRecords != uint64(i+1) {
+			t.Fatalf("%+v\n%s", st, lines)
+		}
+		b, err := readFile(r.fs, g.path, 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h, err := ParseFileHeader(b); err != nil || h != g.header {
+			t.Fatalf("%+v, %v", h, err)
+		}
+	}
+	if count(lines.String(), damageOfHeader) != 2 {
+		t.Fatal(lines)
+	}
+}
+
+// A header that is damaged together with the first write is known from the index.
+func TestStartMendsAHeaderFromTheIndex(t *testing.T) {
+	r, owners, _ := scrubRig(t, nil)
+	g := owners[0].log.segments[1]
+	path, header, want := g.path, g.header, owners[0].log.EndOffset()
+	r.stop()
+	for _, at := range []int64{20, FileHeaderBytes + 9, FileHeaderBytes + FrameHeaderBytes + 9} {
+		r.flip(path, at)
+	}
+	r.start()
+	for _, id := range []core.PartitionID{16, 17} {
+		r.open(id)
+	}
+	r.store.Start()
+	o := r.owners[16]
+	if got := o.log.segments[1].header; got != header || o.log.EndOffset() != want {
+		t.Fatalf("%+v, was %+v; the log ends at %d, not %d", got, header, o.log.EndOffset(), want)
+	}
+	o.verify()
+	if d := o.log.Damaged(); len(d) != 1 || d[0].Start != header.BaseOffset {
+		t.Fatalf("%+v", d)
+	}
+}
+
 // A segment whose file is gone takes all its records with it; the others are served.
 func TestScrubFindsAMissingFile(t *testing.T) {
 	r, owners, _ := scrubRig(t, nil)

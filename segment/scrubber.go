@@ -273,6 +273,14 @@ func (s *Store) scrubFound(g *segment, j *Scrub) {
 	news, records := s.noteHoles(l, j.Path, j.Holes, damageOfSegment)
 	s.stats.ScrubRecords += uint64(records)
 	s.stats.ScrubFiles += uint64(news - records)
+	if j.HeaderErr != nil {
+		if s.noteBlemish(l, j.Path, 0, j.HeaderErr, damageOfHeader) {
+			s.stats.ScrubFiles++
+		}
+		if j.HeaderMended {
+			l.forgetBlemish(j.Path)
+		}
+	}
 	switch {
 	case j.Err == nil:
 	case errors.Is(j.Err, fs.ErrNotExist):
@@ -280,7 +288,7 @@ func (s *Store) scrubFound(g *segment, j *Scrub) {
 			IndexNext: c.end.Index + 1, File: j.Path, Cause: j.Err}, damageOfSegment) {
 			s.stats.ScrubRecords++
 		}
-	case errors.Is(j.Err, ErrFileHeader) || errors.Is(j.Err, ErrFileForeign) || errors.Is(j.Err, ErrFrameUnknown):
+	case errors.Is(j.Err, ErrFileForeign) || errors.Is(j.Err, ErrFrameUnknown):
 		if s.noteBlemish(l, j.Path, 0, j.Err, damageOfSegment) {
 			s.stats.ScrubFiles++
 		}

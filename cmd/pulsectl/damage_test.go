@@ -27,7 +27,7 @@ const (
 )
 
 // damageRoundsEnv says how often each kind of file is hurt; each round has a seed of its own.
-const damageRoundsEnv = "PULSEMQ_DAMAGE_ROUNDS"
+const damageRoundsEnv = "DAMAGE_ROUNDS"
 
 // TestBitsFlipOnDisk flips bits in the files of a real broker, stopped and running,
 // and cuts its indexes. It starts, serves every record that is not hurt exactly,
