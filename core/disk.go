@@ -14,7 +14,8 @@ const (
 	DiskClose
 	// DiskRead fills Buf from File at Offset. Reading past the end is a short read: N < len(Buf), no error.
 	DiskRead
-	// DiskWrite writes Buf to File at Offset. A short write is ErrDiskShort.
+	// DiskWrite writes Buf to File at Offset. What the system stores in part is written on;
+	// ErrDiskShort is what no attempt could complete.
 	DiskWrite
 	// DiskSync makes File's written data durable (fdatasync).
 	DiskSync
@@ -55,7 +56,7 @@ type FileID int32
 const DiskAlignment = 4096
 
 var (
-	// ErrDiskShort reports a write that stored fewer bytes than it was given.
+	// ErrDiskShort reports a write that stored fewer bytes than it was given, however often it was tried.
 	ErrDiskShort = errors.New("short write")
 	// ErrDiskCanceled reports an operation that was not tried because one before it in its chain failed.
 	ErrDiskCanceled = errors.New("canceled: an earlier operation of the chain failed")

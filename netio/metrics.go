@@ -46,6 +46,7 @@ func (m *Metrics) Write(w io.Writer) error {
 	p := newPage()
 	defer p.release()
 	p.gauge("pulsemq_info", "The build that runs.", 1, label{"version", core.Version})
+	p.counter("pulsemq_heap_objects_total", "Objects put on the Go heap by the whole process. Requests of producers and consumers put none there.", heapObjects())
 	if m.options.Server != nil {
 		m.server(p, start)
 	}

@@ -6,10 +6,9 @@ import (
 	"github.com/pulsemq/pulsemq/core"
 )
 
-// fail begins the return of a log to its durable point, after a segment write or
-// sync failed. ended says that the active segment must not be written any more:
-// after a failed write or sync nobody knows what it holds behind its durable point.
-func (s *Store) fail(l *Log, err error, ended bool) {
+// fail begins the return of a log to its durable point, after something failed on
+// the way to its segment.
+func (s *Store) fail(l *Log, err error) {
 	if errors.Is(err, core.ErrDiskFull) {
 		s.diskFull()
 	} else {
@@ -19,7 +18,6 @@ func (s *Store) fail(l *Log, err error, ended bool) {
 		return
 	}
 	l.failure = err
-	l.failEnded = l.failEnded || ended
 	l.state = logFailing
 	if !l.inFailedList {
 		l.inFailedList = true
@@ -78,10 +76,13 @@ func (s *Store) rollBack(l *Log) {
 	l.term++
 	l.generation++
 	l.generationStart = next
-	if l.failEnded {
+	// Nobody knows what the segment holds behind its durable point: nothing, after a
+	// failed write or extent, or what is to be written again, when its sync or its
+	// opening failed. Going on in it would leave a hole, or frames that are there twice.
+	if g := l.active(); g != nil && g.lastIndex > l.sealed.Index {
 		s.endFailed(l)
 	}
-	l.failure, l.failEnded = nil, false
+	l.failure = nil
 	l.retryAt = s.mono + writerRetryNanos
 	l.state = logServing
 	if lost || !errors.Is(err, core.ErrDiskFull) {

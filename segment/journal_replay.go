@@ -60,6 +60,9 @@ type journalReplay struct {
 	headEnd    int64
 	damages    int
 	tornGroups int
+
+	scanner Scanner     // of the logs that are opened, one after the other
+	source  frameSource // of their frames
 }
 
 // replayFile is a journal file as found.

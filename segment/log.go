@@ -142,7 +142,6 @@ type Log struct {
 	inPlaceList, inUnsyncedList, inJournalList, inFailedList, inActiveList, inKickList bool
 
 	failure    error // why the log is failing
-	failEnded  bool  // its active segment must not be written any more
 	appendLast int64 // wall clock of the newest frame
 	dropped    func()
 	trims      []trim

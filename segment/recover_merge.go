@@ -106,9 +106,8 @@ func (r *recovery) damage(first, next core.Index, start, end core.Offset) {
 // handOn replays the frames to the owner and builds the indexes on the way.
 func (r *recovery) handOn() error {
 	s, l := r.store, r.log
-	var source frameSource
-	source.init(s)
-	defer source.close()
+	source := &s.replay.source
+	defer source.segments.close() // it is about to be cut, or written to
 	for i := range r.accepted {
 		f := &r.accepted[i]
 		h, payload, err := source.frame(f)
@@ -147,9 +146,17 @@ func (r *recovery) handOn() error {
 	return nil
 }
 
-// frameSource reads frames back from where they were located.
+// frameSource reads frames back from where they were located. It keeps its windows
+// from log to log: the journal holds the frames of many partitions side by side.
 type frameSource struct {
-	store  *Store
+	store    *Store
+	journal  sourceFile
+	segments sourceFile
+	window   *scanWindow // that holds the frame of the last call
+}
+
+// sourceFile is an open file and the window over it.
+type sourceFile struct {
 	window scanWindow
 	file   core.File
 	path   string
@@ -158,34 +165,50 @@ type frameSource struct {
 func (x *frameSource) init(s *Store) { x.store = s }
 
 func (x *frameSource) close() {
-	if x.file != nil {
-		x.file.Close()
-		x.file = nil
+	x.journal.close()
+	x.segments.close()
+}
+
+func (y *sourceFile) close() {
+	if y.file != nil {
+		y.file.Close()
+		y.file, y.path = nil, ""
 	}
 }
 
+// open makes the file ready to be read. Its content must not change while it is open.
+func (y *sourceFile) open(files core.FS, name string) error {
+	if name == y.path && y.file != nil {
+		return nil
+	}
+	y.close()
+	file, err := files.OpenRead(name)
+	if err != nil {
+		return err
+	}
+	size, err := file.Size()
+	if err != nil {
+		file.Close()
+		return err
+	}
+	y.file, y.path = file, name
+	y.window.reset(file, size)
+	y.window.sparse()
+	return nil
+}
+
 func (x *frameSource) frame(f *located) (FrameHeader, []byte, error) {
-	name := ""
+	y, name := &x.journal, ""
 	if f.segment != nil {
-		name = f.segment.path
+		y, name = &x.segments, f.segment.path
 	} else {
 		name = JournalPath(x.store.folder.layout, x.store.shard, f.file)
 	}
-	if name != x.path || x.file == nil {
-		x.close()
-		file, err := x.store.ports.FS.OpenRead(name)
-		if err != nil {
-			return FrameHeader{}, nil, err
-		}
-		size, err := file.Size()
-		if err != nil {
-			file.Close()
-			return FrameHeader{}, nil, err
-		}
-		x.file, x.path = file, name
-		x.window.reset(file, size)
+	if err := y.open(x.store.ports.FS, name); err != nil {
+		return FrameHeader{}, nil, err
 	}
-	h, payload, err := ParseFrame(x.window.view(f.position, FrameHeaderBytes+int(f.bytes)))
+	x.window = &y.window
+	h, payload, err := ParseFrame(y.window.view(f.position, FrameHeaderBytes+int(f.bytes)))
 	if err != nil {
 		return h, nil, fmt.Errorf("%s at %d: %w", name, f.position, err)
 	}

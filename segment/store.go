@@ -48,6 +48,7 @@ type Store struct {
 	lookups     []*timeLookup // to be gone on with
 	jobs        []core.Job    // that no worker had room for
 	dropping    []*Log
+	extents     extentReturn
 	kickRemoval []*segment
 	compactor   compactor
 	scrubber    scrubber
@@ -77,6 +78,7 @@ func OpenStore(folder *Folder, shard core.ShardID, ports Ports, options Options)
 		return nil, err
 	}
 	s.replay = replay
+	replay.source.init(s)
 	if s.journal, err = openJournal(s, replay); err != nil {
 		return nil, err
 	}
@@ -100,6 +102,7 @@ func (s *Store) Log(id core.PartitionID) *Log { return s.logs[id] }
 func (s *Store) Start() {
 	core.Assert(!s.started, "a store starts once")
 	s.started = true
+	s.replay.source.close()
 	s.replay = nil
 	s.journal.start()
 	s.scrubStart()

@@ -88,6 +88,9 @@ func (s *Store) startWriter(l *Log) {
 		}
 		return
 	}
+	if g := l.active(); g != nil && g.returning {
+		return // kicked again when that has ended
+	}
 	n := l.writable()
 	wanted := false
 	if n > 0 {
@@ -209,7 +212,7 @@ func (w *writer) fileReady(_ *segment, err error) {
 			w.idle()
 			return
 		}
-		s.fail(w.log, err, false)
+		s.fail(w.log, err)
 		w.idle()
 		return
 	}
@@ -250,7 +253,7 @@ func (s *Store) writeChunks(w *writer) {
 		return
 	}
 	if end := g.position + total; end > g.allocated {
-		length := alignUp(end-g.allocated) + core.SegmentExtentBytes
+		length := alignUp(end-g.allocated) + g.extentBytes()
 		if most := alignUp(l.options.SegmentBytes); g.allocated+length > most {
 			length = max(most, alignUp(end)) - g.allocated
 		}
@@ -410,10 +413,10 @@ func (s *Store) chainFailed(w *writer) {
 			s.files.release(g)
 		}
 		s.removeFile(g.path) // its number is never used again
-		s.fail(l, err, false)
+		s.fail(l, err)
 	case writerWriting:
 		s.files.release(g)
-		s.fail(l, err, failed.Kind != core.DiskAllocate)
+		s.fail(l, err)
 	}
 	w.idle()
 }

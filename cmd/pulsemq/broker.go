@@ -77,6 +77,7 @@ func (b *broker) start(ctx context.Context) error {
 		return err
 	}
 	b.admin = admin
+	b.log.Info("starting", "admin", admin.Address().String(), "version", core.Version, "data_dir", b.config.Storage.DataDir)
 
 	node, err := reactor.Start(reactor.Options{
 		Config: b.config, Disks: reactor.NewFolderDisks(b.folder, b.log), Clock: b.clock, Log: b.log, CPUs: shardCPUs,

@@ -35,7 +35,7 @@ func (n *Node) thread(id core.ShardID, steps *steps) {
 	n.mu.Unlock()
 	steps.done(nil)
 	if steps.passed(stepPartitions) {
-		err = n.openPartitions(loop, steps)
+		err = n.openPartitions(loop, steps.metadata, steps.abandoned)
 		steps.done(err)
 	}
 	if err == nil && steps.passed(stepServe) {
@@ -83,7 +83,7 @@ func (n *Node) open(id core.ShardID) (*Loop, *arena.Local, error) {
 	}
 	out := newOutlet(links, n.letters[id], n.wakers, n.Views)
 	m := shard.New(shard.Ports{
-		Store: store, Clock: n.options.Clock, Workers: workers, Slabs: memory, Out: out, TopicIDs: randomTopicID,
+		Store: store, Clock: n.options.Clock, Workers: workers, Slabs: memory, Out: out, TopicIDs: n.topicIDs,
 	}, n.machineOptions(id))
 	loop := &Loop{
 		id: id, machine: m, driver: driver, waker: n.wakers[id], workers: workers, memory: memory, clock: n.options.Clock,
@@ -139,14 +139,14 @@ const progressEvery = 100
 
 // openPartitions opens the shard's partitions. One that cannot be opened is
 // reported and answers PARTITION_UNAVAILABLE; the others serve.
-func (n *Node) openPartitions(l *Loop, steps *steps) error {
+func (n *Node) openPartitions(l *Loop, metadata *cluster.Metadata, abandoned func() bool) error {
 	shards := len(n.loops)
 	type place struct {
 		topic  *core.Topic
 		number core.PartitionNumber
 	}
 	var mine []place
-	steps.view.TopicsAfter("", func(t *core.Topic) bool {
+	metadata.View().TopicsAfter("", func(t *core.Topic) bool {
 		for number, p := range t.Partitions {
 			if core.ShardOf(p.ID, shards) == l.id {
 				mine = append(mine, place{t, core.PartitionNumber(number)})
@@ -155,7 +155,7 @@ func (n *Node) openPartitions(l *Loop, steps *steps) error {
 		return true
 	})
 	for i, p := range mine {
-		if steps.abandoned() {
+		if abandoned() {
 			return ErrStopped
 		}
 		if err := l.machine.Open(p.topic.Partitions[p.number].ID, p.topic, p.number); err != nil {
@@ -168,7 +168,7 @@ func (n *Node) openPartitions(l *Loop, steps *steps) error {
 		}
 	}
 	return l.machine.Serve(func(id core.PartitionID) bool {
-		_, _, state := steps.metadata.Partition(id)
+		_, _, state := metadata.Partition(id)
 		return state != cluster.PartitionUnknown
 	})
 }

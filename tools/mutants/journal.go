@@ -1,0 +1,97 @@
+package main
+
+// journalMutants are the rules of a shard's journal.
+var journalMutants = []mutant{
+	{
+		Name: "journal-sync-group-alone",
+		Rule: "A group that needs a sync is issued after its predecessors have ended.",
+		File: "segment/journal.go",
+		Find: "j.inFlight < journalGroupsMax && (j.inFlight == 0 || !j.wantsSync()) {",
+		Put:  "j.inFlight < journalGroupsMax {",
+		Tests: []string{
+			"segment.TestSyncGroupsWaitForUnsyncedOnes",
+		},
+	},
+	{
+		Name: "journal-group-beside-sync",
+		Rule: "While a sync is in flight the next group gathers and is not issued.",
+		File: "segment/journal.go",
+		Find: "for j.err == nil && !j.syncing && j.inFlight < journalGroupsMax",
+		Put:  "for j.err == nil && j.inFlight < journalGroupsMax",
+		Tests: []string{
+			"segment.TestNothingIsIssuedBesideASync",
+		},
+	},
+	{
+		Name:  "journal-groups-in-flight",
+		Rule:  "At most two groups that need no sync are in flight.",
+		File:  "segment/journal.go",
+		Find:  "journalGroupsMax = 2",
+		Put:   "journalGroupsMax = 3",
+		Tests: []string{"segment.TestUnsyncedGroupsInFlight"},
+	},
+	{
+		Name:  "journal-failure-ends",
+		Rule:  "After a failed journal write or sync nothing in doubt is acked and the process ends.",
+		File:  "segment/journal.go",
+		Find:  "if op.Err != nil && j.err == nil {\n\t\tj.err = fmt.Errorf(\"%w: %s at %d",
+		Put:   "if false {\n\t\tj.err = fmt.Errorf(\"%w: %s at %d",
+		Tests: []string{"segment.TestFailedJournalEnds"},
+	},
+	{
+		Name:  "journal-missing-file",
+		Rule:  "A journal file that meta/ lists and that is missing is loss, never a fresh start.",
+		File:  "segment/journal_replay.go",
+		Find:  "	if err != nil {\n\t\treturn nil, fmt.Errorf(\"journal of shard %d: a file that",
+		Put:   "	if err != nil && d.layout > 0 {\n\t\treturn &replayFile{listed: listed, path: name, zeros: true}, nil\n\t}\n\tif err != nil {\n\t\treturn nil, fmt.Errorf(\"journal of shard %d: a file that",
+		Tests: []string{"segment.TestMissingJournalFileIsLoss"},
+	},
+	{
+		Name:  "journal-reserve",
+		Rule:  "Ordinary frames leave a reserve for checkpoints, votes, cursors, trims and deletes.",
+		File:  "segment/journal.go",
+		Find:  "	if len(j.free) == 0 {\n\t\troom -= j.reserveBytes()\n\t}",
+		Put:   "",
+		Tests: []string{"segment.TestJournalReserve"},
+	},
+	{
+		Name:  "journal-copy-forward",
+		Rule:  "What a file that is recycled holds of a partition without 64 KiB in it is copied to the head.",
+		File:  "segment/journal_recycle.go",
+		Find:  "		if bytes > 0 {\n\t\t\tflush()\n\t\t\tj.copyForward(g, t.log, t.last)\n\t\t}",
+		Put:   "",
+		Tests: []string{"segment.TestRecycling"},
+	},
+	{
+		Name:  "journal-small-is-not-flushed",
+		Rule:  "A partition with less than 64 KiB in a recycled file is copied forward and not flushed to its segment.",
+		File:  "segment/journal_recycle.go",
+		Find:  "whole && bytes < copyForwardBytesMax &&",
+		Put:   "whole && bytes < 0 &&",
+		Tests: []string{"segment.TestRecycling"},
+	},
+	{
+		Name:  "journal-torn-last-only",
+		Rule:  "A bad group followed by one that calls it synced is damage; what follows is kept.",
+		File:  "segment/journal_replay.go",
+		Find:  "if r.synced < g.Sequence {",
+		Put:   "if r.synced >= 0 {",
+		Tests: []string{"segment.TestDurablePointJournalDamage"},
+	},
+	{
+		Name:  "journal-torn-is-no-damage",
+		Rule:  "A bad last group that nothing calls synced is torn and cut, not damage.",
+		File:  "segment/journal_replay.go",
+		Find:  "if r.synced < g.Sequence {",
+		Put:   "if false {",
+		Tests: []string{"segment.TestDurablePointTornJournalTail"},
+	},
+	{
+		Name:  "journal-roll-syncs",
+		Rule:  "The journal goes on in the next file only when the one before is synced: no group there becomes durable before one here.",
+		File:  "segment/journal.go",
+		Find:  "	if j.written > j.synced {\n\t\tj.syncWanted = true\n\t\treturn false\n\t}",
+		Put:   "",
+		Tests: []string{"segment.TestJournalRollSyncsTheFileBefore"},
+	},
+}
