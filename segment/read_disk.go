@@ -113,6 +113,12 @@ func (d *diskRead) locate() {
 
 // indexLoaded goes on once the segment's index is there.
 func (d *diskRead) indexLoaded(err error) {
+	if errors.Is(err, errUnreadable) {
+		// Trying again is no way past it, and a reader would not get to what lies behind.
+		d.store.log.Error("a segment's index could not be built", "file", d.segment.path, "error", err)
+		d.end(&CorruptError{Start: d.read.Offset, Next: d.offsetBehind(0), Cause: err})
+		return
+	}
 	if err != nil {
 		d.end(fmt.Errorf("index of %s: %w", d.segment.path, err))
 		return
@@ -370,7 +376,7 @@ func (d *diskRead) offsetBehind(position int64) core.Offset {
 		return max(d.segment.next, d.read.Next+1)
 	}
 	for _, e := range d.segment.index.Entries {
-		if e.Position >= position {
+		if e.Position >= position && e.Offset > d.read.Offset {
 			return e.Offset
 		}
 	}

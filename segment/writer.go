@@ -42,6 +42,9 @@ type writer struct {
 	failed  *core.DiskOp
 	header  *core.Slab
 	held    bool // the disk had no room for the chain
+
+	before    SealedPoint // where the segment ended before the chain
+	allocated int64       // up to where the file is reserved when the chain has ended
 }
 
 // kick notes that a log's writer may have something to do. The work itself is
@@ -252,13 +255,14 @@ func (s *Store) writeChunks(w *writer) {
 		w.idle()
 		return
 	}
+	w.before, w.allocated = g.end(), g.allocated
 	if end := g.position + total; end > g.allocated {
 		length := alignUp(end-g.allocated) + g.extentBytes()
 		if most := alignUp(l.options.SegmentBytes); g.allocated+length > most {
 			length = max(most, alignUp(end)) - g.allocated
 		}
 		w.add(core.DiskOp{Kind: core.DiskAllocate, File: g.file, Offset: g.allocated, Length: length})
-		g.allocated += length
+		w.allocated += length
 	}
 	for _, c := range w.chunks {
 		c.segment, c.position, c.state = g, g.position, chunkIssued
@@ -371,6 +375,9 @@ func (w *writer) Complete(op *core.DiskOp) {
 // chainWritten takes note of what reached the segment.
 func (s *Store) chainWritten(w *writer) {
 	l, g := w.log, w.segment
+	if len(w.chunks) > 0 {
+		g.allocated = w.allocated
+	}
 	flags := frameWritten
 	if w.sync {
 		flags |= frameDurable
@@ -416,6 +423,12 @@ func (s *Store) chainFailed(w *writer) {
 		s.fail(l, err)
 	case writerWriting:
 		s.files.release(g)
+		if failed.Kind == core.DiskAllocate {
+			// Nothing of the chain was written: the segment is as it was, but for its index,
+			// which is built again when it is asked for.
+			g.position, g.lastIndex, g.next = w.before.Position, w.before.Index, w.before.NextOffset
+			g.index, g.indexFrom = nil, 0
+		}
 		s.fail(l, err)
 	}
 	w.idle()

@@ -24,7 +24,7 @@ var diskFaults []diskFault
 func init() {
 	diskFaults = slices.Concat(segmentFaults, journalFaults, readFaults, powerFaults,
 		[]diskFault{interruptions, stallFault, spaceFault, rotFault})
-	scenarios = slices.Concat(scenarios, diskScenarios())
+	scenarios = slices.Concat(scenarios, diskScenarios(), []scenario{biteScenario})
 }
 
 func diskFaultOf(name string) *diskFault {

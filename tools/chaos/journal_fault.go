@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,6 +21,30 @@ var journalFaults = []diskFault{
 	}},
 }
 
+// journalEnds waits until the broker has ended. It goes on when what failed was the preparation of a file in which there
+// is nothing yet: then its log says so.
+func (p *plan) journalEnds(mark logMark) (goesOn bool, err error) {
+	for end := time.Now().Add(endWait); ; {
+		select {
+		case <-p.process.Exited():
+			return false, nil
+		case <-time.After(10 * time.Millisecond):
+		}
+		lines, err := mark.lines()
+		if err != nil {
+			return false, err
+		}
+		if slices.ContainsFunc(lines, func(line string) bool {
+			return strings.Contains(line, "a journal file could not be prepared") && strings.Contains(line, errorText)
+		}) {
+			return true, p.process.Alive()
+		}
+		if time.Now().After(end) {
+			return false, errors.New("the broker goes on")
+		}
+	}
+}
+
 func (p *plan) failJournal(operation string) error {
 	mark, err := p.markLog()
 	if err != nil {
@@ -30,10 +55,10 @@ func (p *plan) failJournal(operation string) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case <-p.process.Exited():
-	case <-time.After(endWait):
-		return fmt.Errorf("%s of %s failed, and the broker goes on", operation, hit.Last)
+	if goesOn, err := p.journalEnds(mark); err != nil {
+		return fmt.Errorf("%s of %s failed, and %w", operation, hit.Last, err)
+	} else if goesOn {
+		return p.powerLostNow()
 	}
 	if end := p.process.Alive(); end == nil || !strings.Contains(end.Error(), "exit status 1") {
 		return fmt.Errorf("%s of %s failed: %w; want exit status 1", operation, hit.Last, end)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	pulsemq "github.com/pulsemq/pulsemq/clients/go"
 	"github.com/pulsemq/pulsemq/tools/process"
 )
 
@@ -44,8 +45,10 @@ type plan struct {
 	process *process.Process
 	listen  string // the broker keeps its port through restarts
 	cast    *cast
-	shards  int            // of the broker that runs
-	played  map[string]int // how often each fault was played
+	prober  *pulsemq.Client // has a connection of its own
+	shards  int             // of the broker that runs
+	driver  string          // its disk's
+	played  map[string]int  // how often each fault was played
 }
 
 func (p *plan) run(ctx context.Context) (err error) {
@@ -84,6 +87,7 @@ func (p *plan) run(ctx context.Context) (err error) {
 		if err := p.makeProbe(ctx); err != nil {
 			return err
 		}
+		defer p.prober.Close()
 	}
 	p.cast.powerCut = slices.ContainsFunc(p.faults, func(f string) bool { return f == "power" || diskFaultOf(f) != nil })
 	for round := range p.rounds {
@@ -126,13 +130,14 @@ func (p *plan) start() error { return p.startWith(1 + p.random.IntN(2)) }
 func (p *plan) startWith(shards int) error {
 	p.shards = shards
 	drivers := []string{"uring", "posix"}
+	p.driver = drivers[p.random.IntN(len(drivers))]
 	arguments := []string{
 		"--data-dir", filepath.Join(p.dataRoot(), "data"), "--listen", p.listen, "--admin", "127.0.0.1:0",
 		"--set", "storage.journal-size=16MiB", "--set", "storage.journal-file-size=4MiB", "--set", "storage.flush-bytes=64KiB",
 		"--set", "storage.min-free=16MiB", "--set", "memory.limit=" + strconv.Itoa(memoryLimit), "--set", "broker.pin-threads=false",
 		"--set", "storage.retention-interval=200ms", "--set", "storage.compaction-interval=300ms",
 		"--set", "broker.shards=" + strconv.Itoa(shards),
-		"--set", "storage.disk=" + drivers[p.random.IntN(len(drivers))],
+		"--set", "storage.disk=" + p.driver,
 	}
 	started, err := process.Start(p.program, filepath.Join(p.folder, "broker.log"), arguments...)
 	if err != nil {

@@ -10,15 +10,19 @@ import (
 	pulsemq "github.com/pulsemq/pulsemq/clients/go"
 )
 
-// A probe asks what a producer is told, apart from the load and its ledgers.
+// A probe asks what a producer is told, apart from the load and its ledgers, and on a connection of its own: the load may
+// have filled the window of its.
 const (
 	probeTopic      = "probe"
 	probePartitions = 8
 )
 
 // makeProbe creates the probes' topic.
-func (p *plan) makeProbe(ctx context.Context) error {
-	_, err := p.cast.client.Admin().CreateTopic(ctx, pulsemq.TopicSpec{Name: probeTopic, Partitions: probePartitions})
+func (p *plan) makeProbe(ctx context.Context) (err error) {
+	if p.prober, err = pulsemq.Connect(ctx, "mq://"+p.process.Address, pulsemq.ClientReconnect(10*time.Millisecond, 100*time.Millisecond)); err != nil {
+		return err
+	}
+	_, err = p.prober.Admin().CreateTopic(ctx, pulsemq.TopicSpec{Name: probeTopic, Partitions: probePartitions})
 	return err
 }
 
@@ -55,7 +59,7 @@ func (p *plan) probe(ctx context.Context, limit time.Duration) error {
 }
 
 func (p *plan) probePartition(ctx context.Context, partition uint32, limit time.Duration) error {
-	producer, err := p.cast.client.NewProducer(pulsemq.ProducerDeliveryTimeout(limit), pulsemq.ProducerLinger(0), pulsemq.ProducerIdempotence(false))
+	producer, err := p.prober.NewProducer(pulsemq.ProducerDeliveryTimeout(limit), pulsemq.ProducerLinger(0), pulsemq.ProducerIdempotence(false))
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 var readFaults = []diskFault{
 	{"read-error", "EIO on every read of one segment", func(ctx context.Context, p *plan) error { return p.failReads(ctx, "fail read 1+ EIO %s", true) }},
 	{"read-flip", "one bit wrong in some of the reads of one segment", func(ctx context.Context, p *plan) error {
-		return p.failReads(ctx, fmt.Sprintf("flip read 500%%%d %%s", p.random.Uint32()), false)
+		return p.failReads(ctx, fmt.Sprintf("flip read 500%%%%%d %%s", p.random.Uint32()), false)
 	}},
 }
 

@@ -26,8 +26,7 @@ func playRounds(ctx context.Context, s *stage) error {
 }
 
 func playPower(ctx context.Context, s *stage) error {
-	p := plan{program: s.program, folder: s.folder, forgetful: s.forgetful, faults: []string{"power", "power", "kill"}, rounds: s.rounds, seed: s.seed, say: s.say}
-	return p.run(ctx)
+	return s.diskPlan("power", "power", "kill").run(ctx)
 }
 
 // lackForgetful says why the disk that forgets cannot be mounted.

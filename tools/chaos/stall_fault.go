@@ -42,15 +42,12 @@ var stallFault = diskFault{"stall", "the disk of one shard's journal stands stil
 	began := time.Now()
 	_, err = p.disk.hit(number, ruleWait)
 	var quick, slow int
-	for err == nil && time.Since(began) < stall-stallTold {
+	for err == nil && (quick == 0 || time.Since(began) < stall-stallTold) {
 		var q, s int
 		if q, s, err = p.probeEach(ctx); err == nil && (q == 0 || s == 0) {
 			err = fmt.Errorf("%s of one shard stands still: %d partitions answer and %d do not; want some of both", operation, q, s)
 		}
 		quick, slow = quick+q, slow+s
-		if p.brief {
-			break
-		}
 	}
 	resident, _, memory := (&broker{Process: p.process}).residentBytes()
 	counts, disarm := p.disk.disarm()

@@ -85,8 +85,8 @@ func read(file *os.File, buf []byte, offset int64) (int, error) {
 	return done, nil
 }
 
-// writeTriesMax bounds the attempts that store nothing.
-const writeTriesMax = 1000
+// triesMax bounds the attempts at something that get nowhere.
+const triesMax = 1000
 
 // write stores all of buf. A write that was stored in part goes on behind the whole
 // pages of it, as it does with io_uring; why it was short shows then.
@@ -106,7 +106,7 @@ func write(file *os.File, buf []byte, offset int64) (int, error) {
 		if whole := stored &^ (core.DiskAlignment - 1); whole > done {
 			done, tries = whole, 0
 		}
-		if tries >= writeTriesMax {
+		if tries >= triesMax {
 			return stored, core.ErrDiskShort
 		}
 	}

@@ -133,6 +133,8 @@ func main() {
 	opts := &fuse.MountOptions{
 		DirectMount: true, AllowOther: os.Geteuid() == 0, FsName: "forgetful", Name: "forgetful",
 		MaxWrite: maxWrite, MaxBackground: 128, DisableXAttrs: true, DisableReadDirPlus: true,
+		// Without it the kernel writes the rest of a short direct write of io_uring over its beginning; with it such a
+		// write is EIO at least.
 		ExtraCapabilities: fuse.CAP_ASYNC_DIO, Debug: debug, Options: []string{"default_permissions"},
 	}
 	srv, err := fuse.NewServer(f, mnt, opts)
