@@ -211,20 +211,44 @@ func (r *recovery) readHeader(g *segment, size int64) (keep bool, err error) {
 		}
 		return false, s.ports.FS.SyncDir(path.Dir(g.path))
 	}
-	mark, markErr := ParseFrameHeader(b[FileHeaderBytes:])
-	first, firstErr := ParseFrameHeader(b[FileHeaderBytes+FrameHeaderBytes:])
-	if markErr != nil || firstErr != nil || mark.Kind != FrameWriteMark || mark.Partition != g.log.id.Partition || !frameIndexed(first.Kind) {
-		return false, fmt.Errorf("%s: %w", g.path, err)
+	if h, ok := r.copiedHeader(g); ok {
+		g.header = h
+	} else {
+		mark, markErr := ParseFrameHeader(b[FileHeaderBytes:])
+		first, firstErr := ParseFrameHeader(b[FileHeaderBytes+FrameHeaderBytes:])
+		if markErr != nil || firstErr != nil || mark.Kind != FrameWriteMark || mark.Partition != g.log.id.Partition || !frameIndexed(first.Kind) {
+			return false, fmt.Errorf("%s: %w", g.path, err)
+		}
+		g.header.Salt = uint64(mark.AppendTime) ^ uint64(markSeal(0, FileHeaderBytes))
+		g.header.BaseIndex = first.Index
 	}
-	g.header.Salt = uint64(mark.AppendTime) ^ uint64(markSeal(0, FileHeaderBytes))
-	g.header.BaseIndex = first.Index
-	s.log.Error("a segment's header was damaged and is written again", "file", g.path, "error", err)
+	s.log.Error(damageOfHeader, "file", g.path, "error", err)
 	s.stats.Damages++
 	g.header.Put(b)
 	if _, err := f.WriteAt(b[:FileHeaderBytes], 0); err != nil {
 		return false, err
 	}
 	return true, f.Sync()
+}
+
+// copiedHeader is a segment's header as its index or its state has it: both begin
+// with a copy, which also knows what a compacted segment stands for.
+func (r *recovery) copiedHeader(g *segment) (FileHeader, bool) {
+	for _, extension := range []string{IndexExtension, StateExtension} {
+		b, err := readFile(r.store.ports.FS, g.stem()+extension, stateFileBytesMax)
+		if err != nil || len(b) < FileHeaderBytes {
+			continue
+		}
+		h, err := ParseFileHeader(b[:FileHeaderBytes])
+		if err == nil {
+			err = checkOwner(&h, &g.header)
+		}
+		if err == nil && h.BaseOffset == g.header.BaseOffset && h.BaseIndex > 0 {
+			h.Kind = FileSegment
+			return h, true
+		}
+	}
+	return FileHeader{}, false
 }
 
 // zerosBehind says whether a segment's file holds nothing behind its header and its

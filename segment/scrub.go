@@ -21,6 +21,8 @@ type Scrub struct {
 	Header FileHeader // of the segment
 	// Indexed says that the segment has ended, so that its index file should stand for it.
 	Indexed bool
+	// Anchors are where frames begin, of a segment without an index file; may be empty.
+	Anchors []int64
 	// From is where to begin: the zero value is the first frame. End is the segment's sealed end.
 	From, End SealedPoint
 	BytesMax  int64
@@ -37,6 +39,10 @@ type Scrub struct {
 	// Err says that the file cannot be read as a segment at all: it is missing, its
 	// header is bad, or it belongs elsewhere.
 	Err error
+	// HeaderErr says what was wrong with the segment's header; HeaderMended that it was
+	// written again.
+	HeaderErr    error
+	HeaderMended bool
 	// IndexErr and StateErr say what is wrong with the index and the state beside the
 	// segment; that there is none is not wrong.
 	IndexErr, StateErr error
@@ -85,7 +91,12 @@ func (j *Scrub) readFrames() {
 	if err == nil {
 		err = s.Open(f, min(size, alignUp(j.End.Position)), &j.Header)
 	}
-	if err != nil {
+	if errors.Is(err, ErrFileHeader) {
+		// Its frames are as good as they were, and the store knows what stood there.
+		j.HeaderErr = err
+		j.HeaderMended = j.mendHeader() == nil
+		s.OpenAs(f, min(size, alignUp(j.End.Position)), &j.Header)
+	} else if err != nil {
 		j.Err, j.Finished = fmt.Errorf("scrub %s: %w", j.Path, err), true
 		return
 	}
@@ -94,6 +105,55 @@ func (j *Scrub) readFrames() {
 		j.Next = j.From
 		s.Seek(j.From)
 	}
+	from := j.Next
+	if !j.walk(f, &s) || len(j.Holes) == 0 {
+		return
+	}
+	// What a bad frame header costs ends at the next write mark, or sooner where the
+	// index says that a frame begins: reads begin there, too.
+	var again Scanner
+	if anchors := j.anchors(); len(anchors) > 0 {
+		again.OpenAs(f, s.window.size, &j.Header)
+		read := j.BytesRead
+		j.Next, j.Holes, j.Finished = from, nil, false
+		again.Seek(from)
+		again.Anchors = anchors
+		j.walk(f, &again)
+		j.BytesRead += read
+	}
+}
+
+// mendHeader writes the segment's header again, as a start would.
+func (j *Scrub) mendHeader() error {
+	f, err := j.Files.Open(j.Path)
+	if err != nil {
+		return err
+	}
+	b := make([]byte, FileHeaderBytes)
+	j.Header.Put(b)
+	if _, err = f.WriteAt(b, 0); err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// anchors are where frames of the segment begin, by its index.
+func (j *Scrub) anchors() []int64 {
+	if !j.Indexed {
+		return j.Anchors
+	}
+	var anchors []int64
+	if x, err := LoadIndex(j.Files, strings.TrimSuffix(j.Path, LogExtension)+IndexExtension, &j.Header, j.End); err == nil {
+		for i := range x.Entries {
+			anchors = append(anchors, x.Entries[i].Position)
+		}
+	}
+	return anchors
+}
+
+// walk reads frames from j.Next on. True: the stretch was read, to its end or that
+// of the segment.
+func (j *Scrub) walk(f core.File, s *Scanner) bool {
 	start := j.Next.Position
 	if u, ok := f.(uncached); ok {
 		u.Uncache(start, j.BytesMax+scanWindowBytes)
@@ -102,7 +162,7 @@ func (j *Scrub) readFrames() {
 	var batches []Hole
 	defer func() { j.Holes = append(j.Holes, batches...) }()
 	for s.Next() {
-		batches = appendBadBatches(batches, &s)
+		batches = appendBadBatches(batches, s)
 		j.Next.Position = s.Position + FrameHeaderBytes + int64(s.Frame.Bytes)
 		if frameIndexed(s.Frame.Kind) {
 			j.Next.Index, j.Next.NextOffset = s.Frame.Index, s.Frame.Next()
@@ -110,7 +170,7 @@ func (j *Scrub) readFrames() {
 		// A hole is left open until a frame behind it says what is missing.
 		if j.BytesRead = j.Next.Position - start; j.BytesRead >= j.BytesMax && !s.holeOpen {
 			j.Holes = s.Holes
-			return
+			return true
 		}
 	}
 	j.Finished = true
@@ -134,6 +194,7 @@ func (j *Scrub) readFrames() {
 		h.IndexNext, h.OffsetNext = max(j.End.Index+1, h.IndexFirst), max(j.End.NextOffset, h.OffsetFirst)
 		j.Holes = append(j.Holes, h)
 	}
+	return j.Err == nil
 }
 
 // Done hands the outcome to the owner.

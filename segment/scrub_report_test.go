@@ -134,6 +134,56 @@ func TestScrubTellsEachDamageOnce(t *testing.T) {
 	}
 }
 
+// A damaged header hides nothing behind it, and is written again.
+func TestScrubMendsAHeader(t *testing.T) {
+	r, owners, lines := scrubRig(t, nil)
+	o := owners[0]
+	for i, g := range []*segment{o.log.segments[1], o.log.active()} {
+		r.flip(g.path, 20)
+		r.flip(g.path, FileHeaderBytes+FrameHeaderBytes+9)
+		for range 2 {
+			o.verify()
+		}
+		if st := r.store.Stats(); st.ScrubFiles != uint64(i+1) || st.ScrubRecords != uint64(i+1) {
+			t.Fatalf("%+v\n%s", st, lines)
+		}
+		b, err := readFile(r.fs, g.path, 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h, err := ParseFileHeader(b); err != nil || h != g.header {
+			t.Fatalf("%+v, %v", h, err)
+		}
+	}
+	if count(lines.String(), damageOfHeader) != 2 {
+		t.Fatal(lines)
+	}
+}
+
+// A header that is damaged together with the first write is known from the index.
+func TestStartMendsAHeaderFromTheIndex(t *testing.T) {
+	r, owners, _ := scrubRig(t, nil)
+	g := owners[0].log.segments[1]
+	path, header, want := g.path, g.header, owners[0].log.EndOffset()
+	r.stop()
+	for _, at := range []int64{20, FileHeaderBytes + 9, FileHeaderBytes + FrameHeaderBytes + 9} {
+		r.flip(path, at)
+	}
+	r.start()
+	for _, id := range []core.PartitionID{16, 17} {
+		r.open(id)
+	}
+	r.store.Start()
+	o := r.owners[16]
+	if got := o.log.segments[1].header; got != header || o.log.EndOffset() != want {
+		t.Fatalf("%+v, was %+v; the log ends at %d, not %d", got, header, o.log.EndOffset(), want)
+	}
+	o.verify()
+	if d := o.log.Damaged(); len(d) != 1 || d[0].Start != header.BaseOffset {
+		t.Fatalf("%+v", d)
+	}
+}
+
 // A segment whose file is gone takes all its records with it; the others are served.
 func TestScrubFindsAMissingFile(t *testing.T) {
 	r, owners, _ := scrubRig(t, nil)
@@ -326,5 +376,47 @@ func TestSettingsWakeALogAtRest(t *testing.T) {
 	}
 	if len(o.log.segments) >= before {
 		t.Fatalf("%d segments of %d are left of a log that may have %d bytes", len(o.log.segments), before, lo.RetentionBytes)
+	}
+}
+
+// A flipped frame header costs what lies before the next place that is known to begin
+// a frame: reading again loses no more than a reader does, though marks are far apart.
+func TestScrubLosesNoMoreThanReads(t *testing.T) {
+	r := newRig(t, func(o *rigOptions) {
+		o.log = LogOptions{Durability: core.DurabilitySync, SegmentBytes: 1 << 20}
+		o.store.ScrubNanos = -1
+		o.store.FlushBytes = 512 << 10
+		o.store.CacheBytes = 1
+	})
+	o := r.serve(16)[0]
+	for range 1500 {
+		for o.tryAppend(1, 1000, core.DurabilitySync) != nil {
+			r.tick(1e6)
+		}
+		r.turn()
+	}
+	r.store.requestFlush(o.log, o.log.index)
+	r.settle()
+	for _, g := range []*segment{o.log.segments[0], o.log.active()} {
+		var s Scanner
+		b, err := readFile(r.fs, g.path, 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Open(bytes.NewReader(b), int64(len(b)), nil); err != nil {
+			t.Fatal(err)
+		}
+		for n := 0; n < 20 && s.Next(); n++ {
+		}
+		lost := s.Frame.BaseOffset
+		r.flip(g.path, s.Position+9)
+		o.verify()
+		last := o.log.Damaged()[len(o.log.Damaged())-1]
+		if last.Start != lost || last.Next-last.Start > core.IndexIntervalBytes/1000+1 {
+			t.Errorf("the header of offset %d is hurt, and [%d, %d) are lost", lost, last.Start, last.Next)
+		}
+	}
+	if len(o.log.Damaged()) != 2 || r.store.stats.ScrubRecords != 2 {
+		t.Errorf("%+v", o.log.Damaged())
 	}
 }

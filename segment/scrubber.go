@@ -229,8 +229,14 @@ func (s *Store) scrubbed(l *Log, at *scrubCursor) {
 func (s *Store) scrubStretch() {
 	c := &s.scrubber
 	g := c.current
+	var anchors []int64
+	if g == g.log.active() && g.index != nil {
+		for i := range g.index.Entries {
+			anchors = append(anchors, g.index.Entries[i].Position)
+		}
+	}
 	c.running = s.ports.Workers.Submit(&Scrub{Files: s.ports.FS, Path: g.path, Header: g.header, From: c.from, End: c.end,
-		Indexed: g != g.log.active(), BytesMax: scrubStretchBytes, Ended: s.scrubEnded})
+		Indexed: g != g.log.active(), Anchors: anchors, BytesMax: scrubStretchBytes, Ended: s.scrubEnded})
 }
 
 // scrubRelease lets go of the current segment.
@@ -267,6 +273,14 @@ func (s *Store) scrubFound(g *segment, j *Scrub) {
 	news, records := s.noteHoles(l, j.Path, j.Holes, damageOfSegment)
 	s.stats.ScrubRecords += uint64(records)
 	s.stats.ScrubFiles += uint64(news - records)
+	if j.HeaderErr != nil {
+		if s.noteBlemish(l, j.Path, 0, j.HeaderErr, damageOfHeader) {
+			s.stats.ScrubFiles++
+		}
+		if j.HeaderMended {
+			l.forgetBlemish(j.Path)
+		}
+	}
 	switch {
 	case j.Err == nil:
 	case errors.Is(j.Err, fs.ErrNotExist):
@@ -274,7 +288,7 @@ func (s *Store) scrubFound(g *segment, j *Scrub) {
 			IndexNext: c.end.Index + 1, File: j.Path, Cause: j.Err}, damageOfSegment) {
 			s.stats.ScrubRecords++
 		}
-	case errors.Is(j.Err, ErrFileHeader) || errors.Is(j.Err, ErrFileForeign) || errors.Is(j.Err, ErrFrameUnknown):
+	case errors.Is(j.Err, ErrFileForeign) || errors.Is(j.Err, ErrFrameUnknown):
 		if s.noteBlemish(l, j.Path, 0, j.Err, damageOfSegment) {
 			s.stats.ScrubFiles++
 		}

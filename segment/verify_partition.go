@@ -67,6 +67,9 @@ func (p *partitionVerifier) run() error {
 	} else {
 		p.journaled = p.of(p.want.Partition)
 	}
+	for i := range p.segments {
+		p.of(p.segments[i].header.Partition).foldered = true
+	}
 	p.durable = p.journaled.durable
 	p.loadStates(stems)
 	for i := range p.segments {
@@ -436,7 +439,10 @@ func (p *partitionVerifier) gap(first, next core.Index, base, end core.Offset, f
 			}
 		}
 	}
-	if first > p.durable {
+	// A frame that was written after a synced group that is lost, and stands: what is
+	// missing before it was durable, too.
+	lost := p.hurt[p.journaled.shard] && base >= 0 && end > base
+	if first > p.durable && !lost {
 		p.report.warn(file, "indexes [%d, %d) are missing above the durable point %d; the next start cuts there", first, next, p.durable)
 		return
 	}

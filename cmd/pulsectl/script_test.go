@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -31,7 +32,9 @@ import (
 //	                        sets PULSECTL_BROKERS and ADMIN
 //	broker stop             SIGTERM; it has to exit with 0
 //	broker kill             SIGKILL
+//	broker pause, resume    SIGSTOP and SIGCONT
 //	exits N PROGRAM ARG...  run pulsectl or pulsemq, which has to exit with N
+//	within TIME N PROGRAM ARG...  the same, and it must not take longer
 //	lines FILE COUNT        make a file of COUNT different lines
 //	bytes FILE HEX          make a file of any bytes
 //	same FILE FILE          both have the same lines, in any order
@@ -58,12 +61,23 @@ func TestScripts(t *testing.T) {
 			env.Defer(b.kill)
 			return nil
 		},
+		Condition: func(condition string) (bool, error) {
+			if condition != "ipv6" {
+				return false, fmt.Errorf("unknown condition %q", condition)
+			}
+			l, err := net.Listen("tcp", "[::1]:0")
+			if err != nil {
+				return false, nil
+			}
+			return true, l.Close()
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"broker": cmdBroker,
 			"lines":  cmdLines,
 			"bytes":  cmdBytes,
 			"same":   cmdSame,
 			"exits":  cmdExits,
+			"within": cmdWithin,
 			"page":   cmdPage,
 			"flip":   cmdFlip,
 			"logged": cmdLogged,
@@ -171,7 +185,7 @@ func (b *scriptBroker) kill() {
 
 func cmdBroker(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) == 0 {
-		ts.Fatalf("usage: broker start|stop|kill")
+		ts.Fatalf("usage: broker start|stop|kill|pause|resume")
 	}
 	b := ts.Value(brokerKey{}).(*scriptBroker)
 	switch args[0] {
@@ -190,8 +204,27 @@ func cmdBroker(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(b.stop())
 	case "kill":
 		b.kill()
+	case "pause":
+		pid := b.cmd.Process.Pid
+		ts.Check(syscall.Kill(pid, syscall.SIGSTOP))
+		var status syscall.WaitStatus
+		if _, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+			ts.Fatalf("the broker is not stopped: %v", err)
+		}
+	case "resume":
+		ts.Check(b.cmd.Process.Signal(syscall.SIGCONT))
 	default:
-		ts.Fatalf("usage: broker start|stop|kill")
+		ts.Fatalf("usage: broker start|stop|kill|pause|resume")
+	}
+}
+
+func cmdWithin(ts *testscript.TestScript, neg bool, args []string) {
+	most, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	begun := time.Now()
+	cmdExits(ts, neg, args[1:])
+	if took := time.Since(begun); took > most {
+		ts.Fatalf("it took %v, allowed are %v", took, most)
 	}
 }
 

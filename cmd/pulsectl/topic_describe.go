@@ -29,7 +29,6 @@ type partitionDescription struct {
 	HighWatermark  int64    `json:"high_watermark"`
 	LogEndOffset   int64    `json:"log_end_offset"`
 	SizeBytes      uint64   `json:"size_bytes"`
-	VerifiedSince  string   `json:"verified_since,omitempty"`
 	Damages        []damage `json:"damages,omitempty"`
 	Error          string   `json:"error,omitempty"`
 }
@@ -86,7 +85,6 @@ func descriptionJSON(d *pulsemq.TopicDescription) topicDescription {
 		if p.Err != nil {
 			one.Error = p.Err.Error()
 		}
-		one.VerifiedSince = verified(d.Name, &p).VerifiedSince
 		one.Damages = lost[p.Number]
 		out.Partitions = append(out.Partitions, one)
 	}
