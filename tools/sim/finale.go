@@ -24,7 +24,7 @@ type reading struct {
 	done     bool
 }
 
-func (r *reading) saw(base, next int64, a *attempt) {
+func (r *reading) saw(base int64, a *attempt) {
 	r.bases = append(r.bases, base)
 	r.attempts = append(r.attempts, a)
 }
@@ -33,6 +33,13 @@ func (r *reading) saw(base, next int64, a *attempt) {
 func (w *world) finale() {
 	w.note("heal")
 	w.faults.heal()
+	w.healed = true
+	for _, n := range w.nodes {
+		for _, c := range n.wires {
+			c.habit = w.habit()
+			c.resetUpAfter = -1
+		}
+	}
 	for _, p := range w.producers {
 		p.stopped = true
 	}
@@ -58,10 +65,19 @@ func (w *world) finale() {
 	for _, c := range w.consumers {
 		c.stopped = true
 	}
+	// What was sent without waiting for answers arrives before the last reading.
+	for _, p := range w.producers {
+		p.peer.close()
+	}
+	if !w.until(w.clock.monotonic+healTime, func() bool { return !slices.ContainsFunc(w.producers, func(p *producer) bool { return w.connected(p.peer) }) }) {
+		w.fail("connections of producers are still there %d seconds after they were closed", healTime/1e9)
+		return
+	}
 	// Every partition takes a batch and gives it back.
 	probe := w.peer("probe", w.nodes[0])
 	var probes []*attempt
 	probe.ready = func() {
+		probe.ready = nil
 		for _, l := range w.ledger.logs {
 			if l.topic.deleting {
 				continue
@@ -137,12 +153,12 @@ func (w *world) read(p *peer, r *reading) {
 		w.after(1e6, func() { w.read(p, r) })
 		return
 	}
-	at, epoch := r.at, r.epoch
+	at, epoch, then := r.at, r.epoch, l.promised()
 	p.ask(&proto.FetchRequest{TopicID: l.topic.id, Partition: l.number, LeaderEpoch: -1, Offset: at, LastEpoch: epoch, MaxBytes: 512 << 10},
 		func(m proto.Message, e *proto.Error) {
 			switch {
 			case e != nil && e.Code == proto.CodeOffsetOutOfRange && e.Offsets != nil && at < e.Offsets.Earliest:
-				l.bounds(e.Offsets.Earliest, -1)
+				l.bounds(e.Offsets.Earliest, -1, then)
 				r.start, r.at = e.Offsets.Earliest, e.Offsets.Earliest
 				w.read(p, r)
 			case e != nil && e.Code == proto.CodeCorruptRecord && e.Damage != nil:
@@ -156,9 +172,9 @@ func (w *world) read(p *peer, r *reading) {
 				w.after(10e6, func() { w.read(p, r) })
 			default:
 				m := m.(*proto.FetchResponse)
-				l.bounds(m.LogStartOffset, m.HighWatermark)
+				l.bounds(m.LogStartOffset, m.HighWatermark, then)
 				before := at
-				at, epoch = l.shown(m.Batches, at, epoch, m.HighWatermark, l.topic.firm())
+				at, epoch = l.shown(m.Batches, at, epoch, m.HighWatermark, r)
 				r.at, r.epoch, r.end = at, epoch, m.LogEndOffset
 				if m.More {
 					return
@@ -234,6 +250,11 @@ func (w *world) unanswered() string {
 		return "a change of a topic"
 	}
 	return "the node does not serve"
+}
+
+// connected says whether a peer that was closed still has a connection at its node.
+func (w *world) connected(p *peer) bool {
+	return slices.ContainsFunc(p.node.wires, func(c *wire) bool { return c.owner == p })
 }
 
 // farewell stops the node and looks whether everything came home.

@@ -29,7 +29,7 @@ type topic struct {
 func (t *topic) firm() bool { return t.certain && t.level == proto.DurabilitySync && !t.wasWeak }
 
 // shaky says whether records may vanish although no process has ended: a failed write takes a weaker topic back.
-func (t *topic) shaky() bool { return t.wasWeak && t.world.plan.diskFaults }
+func (t *topic) shaky() bool { return t.wasWeak && (t.world.plan.diskFaults || t.world.plan.fullDisk) }
 
 func (w *world) newTopic() *topic {
 	t := &topic{world: w, number: len(w.topics), certain: true, level: proto.DurabilitySync}
@@ -52,7 +52,7 @@ func (w *world) newTopic() *topic {
 	switch w.random.IntN(6) {
 	case 0:
 		t.forgets = true
-		set("retention.bytes", fmt.Sprint(w.plan.segmentBytes*2))
+		set("retention.bytes", fmt.Sprint(max(1<<20, w.plan.segmentBytes*2)))
 	case 1:
 		set("retention.ms", "3600000") // longer than a run takes: nothing may go
 	}

@@ -34,9 +34,10 @@ type world struct {
 	builder  proto.BatchBuilder
 	attempts int64
 	wires    int64
-	lastID   int64 // highest producer id given out
+	ids      map[int64]bool // producer ids given out
 	counts   counts
 	errors   [128]int // by code
+	healed   bool
 	failed   error
 }
 
@@ -46,7 +47,7 @@ type counts struct {
 }
 
 func newWorld(seed uint64, loud bool) *world {
-	w := &world{seed: seed, random: rand.New(rand.NewPCG(seed, 0x73696d)), clock: newClock(), lastID: -1}
+	w := &world{seed: seed, random: rand.New(rand.NewPCG(seed, 0x73696d)), clock: newClock(), ids: map[int64]bool{}}
 	w.trace.loud = loud
 	w.log = slog.New(&logWatch{world: w})
 	w.plan = newPlan(w.random)
@@ -162,10 +163,10 @@ func (w *world) corrupt(l *plog, e *proto.Error) {
 
 // tookProducerID holds producer ids to being new.
 func (w *world) tookProducerID(id int64) {
-	if id <= w.lastID {
-		w.fail("producer id %d was given out, and %d before", id, w.lastID)
+	if w.ids[id] {
+		w.fail("producer id %d was given out twice", id)
 	}
-	w.lastID = max(w.lastID, id)
+	w.ids[id] = true
 }
 
 // stoppedClean looks at what a node that has stopped still holds.
