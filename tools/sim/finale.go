@@ -50,7 +50,7 @@ func (w *world) finale() {
 	}
 	well := func() bool {
 		for _, p := range w.producers {
-			if len(p.waiting) > 0 {
+			if len(p.waiting) > 0 && !p.log.topic.deleting {
 				return false
 			}
 		}
@@ -69,7 +69,9 @@ func (w *world) finale() {
 	for _, p := range w.producers {
 		p.peer.close()
 	}
-	if !w.until(w.clock.monotonic+healTime, func() bool { return !slices.ContainsFunc(w.producers, func(p *producer) bool { return w.connected(p.peer) }) }) {
+	if !w.until(w.clock.monotonic+healTime, func() bool {
+		return !slices.ContainsFunc(w.producers, func(p *producer) bool { return w.connected(p.peer) })
+	}) {
 		w.fail("connections of producers are still there %d seconds after they were closed", healTime/1e9)
 		return
 	}

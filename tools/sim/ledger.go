@@ -216,7 +216,7 @@ func (p *plog) promised() promises { return promises{p.firmEnd, p.trimSafe} }
 
 // bounds takes the offsets that an answer named; -1 is none.
 func (p *plog) bounds(logStart, highWatermark int64, then promises) {
-	if logStart > p.trimmedTo && !p.topic.forgets && logStart > 0 {
+	if logStart > p.trimmedTo && !p.topic.forgets {
 		p.fail("the log starts at %d; trims asked for %d at most and nothing else may remove records", logStart, p.trimmedTo)
 	}
 	if logStart >= 0 && logStart < then.trimSafe {

@@ -74,12 +74,16 @@ func (p *producer) run() {
 		}
 		return
 	}
+	if p.log.topic.deleting {
+		p.waiting, p.flying, p.stopped = nil, 0, true
+		return
+	}
 	if w.clock.monotonic < p.resend {
 		return
 	}
 	for sent := 0; sent < 4; sent++ {
 		if p.flying == len(p.waiting) {
-			if p.stopped || len(p.waiting) >= p.inFlight || p.log.topic.deleting {
+			if p.stopped || len(p.waiting) >= p.inFlight {
 				return
 			}
 			p.waiting = append(p.waiting, p.next())

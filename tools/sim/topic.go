@@ -22,6 +22,8 @@ type topic struct {
 	forgets  bool             // retention may remove records
 	deleting bool             // a deletion was asked for
 	deleted  bool             // and may have happened
+	changes  int              // of the durability under way
+	growing  bool             // a partition is being added
 	configs  []proto.TopicConfig
 }
 
@@ -57,12 +59,17 @@ func (w *world) newTopic() *topic {
 		set("retention.ms", "3600000") // longer than a run takes: nothing may go
 	}
 	for range 1 + w.random.IntN(3) {
-		l := &plog{world: w, topic: t, number: uint32(len(t.logs)), sent: map[uint32][]*attempt{}}
-		t.logs = append(t.logs, l)
-		w.ledger.logs = append(w.ledger.logs, l)
+		t.addLog()
 	}
 	w.topics = append(w.topics, t)
 	return t
+}
+
+func (t *topic) addLog() *plog {
+	l := &plog{world: t.world, topic: t, number: uint32(len(t.logs)), sent: map[uint32][]*attempt{}}
+	t.logs = append(t.logs, l)
+	t.world.ledger.logs = append(t.world.ledger.logs, l)
+	return l
 }
 
 // partition draws one that exists, or nil.

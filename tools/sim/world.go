@@ -43,7 +43,7 @@ type world struct {
 
 // counts say how much a run has done.
 type counts struct {
-	requests, answers, acks, shown, ends, truncations, turns int
+	requests, answers, acks, shown, trims, ends, truncations, turns int
 }
 
 func newWorld(seed uint64, loud bool) *world {
@@ -127,6 +127,7 @@ func (w *world) run() (failed error) {
 		w.newConsumer(t.logs[w.random.IntN(len(t.logs))])
 	}
 	w.faults.begin()
+	w.admin.changeLater()
 	w.until(w.clock.monotonic+w.plan.time, nil)
 	if w.failed == nil {
 		w.finale()
