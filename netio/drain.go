@@ -57,6 +57,7 @@ func (s *Session) drain() {
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
+		s.withdraw(id)
 		s.refuse(id, errShuttingDown)
 	}
 	s.parked = core.Queue[parkedFetch]{}

@@ -76,8 +76,10 @@ func errorOf(a *mail.Answer) *proto.Error {
 func (s *Session) answerFetch(shard core.ShardID, a *mail.Answer) {
 	if a.Err != nil {
 		s.reactor.giveBack(shard, a.Parcel)
-		s.settle(a.ID)
-		s.fail(a.ID, a.Err)
+		if s.settle(a.ID) {
+			s.withdraw(a.ID)
+			s.fail(a.ID, a.Err)
+		}
 		return
 	}
 	if !a.More {

@@ -48,6 +48,15 @@ func (w *world) finale() {
 			c.peer.wire.resume()
 		}
 	}
+	w.plan.diskLatencyMax, w.plan.jobDelayMax = 200e3, 5e6
+	n := w.nodes[0]
+	switch ends := w.random.IntN(4); {
+	case n.state != nodeUp:
+	case ends == 0:
+		n.stop()
+	case ends == 1 && len(w.plan.ends) > 0:
+		n.powerCut()
+	}
 	well := func() bool {
 		for _, p := range w.producers {
 			if len(p.waiting) > 0 && !p.log.topic.deleting {
@@ -161,11 +170,11 @@ func (w *world) read(p *peer, r *reading) {
 			switch {
 			case e != nil && e.Code == proto.CodeOffsetOutOfRange && e.Offsets != nil && at < e.Offsets.Earliest:
 				l.bounds(e.Offsets.Earliest, -1, then)
-				r.start, r.at = e.Offsets.Earliest, e.Offsets.Earliest
+				r.start, r.at, r.epoch = e.Offsets.Earliest, e.Offsets.Earliest, -1
 				w.read(p, r)
 			case e != nil && e.Code == proto.CodeCorruptRecord && e.Damage != nil:
 				w.corrupt(l, e)
-				r.at = max(r.at+1, e.Damage.NextOffset)
+				r.at, r.epoch = max(r.at+1, e.Damage.NextOffset), -1
 				w.read(p, r)
 			case m == nil:
 				if e != nil && !e.Code.Retriable() {
@@ -178,6 +187,7 @@ func (w *world) read(p *peer, r *reading) {
 				before := at
 				at, epoch = l.shown(m.Batches, at, epoch, m.HighWatermark, r)
 				r.at, r.epoch, r.end = at, epoch, m.LogEndOffset
+				w.note("read", l.key(), before, at, int64(m.LeaderEpoch))
 				if m.More {
 					return
 				}

@@ -179,6 +179,9 @@ func (p *plog) shown(b []byte, from int64, lastEpoch int32, highWatermark int64,
 		if lastEpoch >= 0 && epoch > lastEpoch {
 			p.crossings = append(p.crossings, crossing{at, lastEpoch, epoch})
 		}
+		if lastEpoch != epoch {
+			w.note("epoch", p.key(), base, int64(epoch), int64(lastEpoch))
+		}
 		lastEpoch = epoch
 		p.epoch = max(p.epoch, epoch)
 		p.learn(base, a, epoch)
