@@ -43,6 +43,7 @@ type entry struct {
 	attempt    *attempt
 	epoch      int32 // -1: not known yet
 	incident   int   // when it was learned
+	again      bool  // acknowledged once more since it may have been lost: perhaps in a later epoch
 }
 
 // crossing is a consumer that read on from one epoch into a later one.
@@ -108,11 +109,13 @@ func (p *plog) learn(base int64, a *attempt, epoch int32) {
 			switch {
 			case e.epoch == -1:
 				e.epoch = epoch
-			case epoch == -1 || epoch == e.epoch:
-			case base < p.firmEnd || epoch < e.epoch || e.incident == l.incident && !p.topic.shaky():
+			case epoch == -1:
+				e.again = e.again || e.incident != l.incident && base >= p.firmEnd
+			case epoch == e.epoch:
+			case base < p.firmEnd && !e.again || epoch < e.epoch || e.incident == l.incident && !e.again && !p.topic.shaky():
 				p.fail("%v at %d has epoch %d and had %d", a, base, epoch, e.epoch)
 			default: // lost, sent again, and stored at the same place
-				e.epoch = epoch
+				e.epoch, e.again = epoch, false
 			}
 			e.incident = l.incident
 			return
