@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"log/slog"
+	"math"
 	"sort"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -81,6 +82,7 @@ type replayGroup struct {
 	file     *replayFile
 	position int64
 	whole    bool
+	void     bool // a later restart does not know it
 }
 
 func (g *replayGroup) end() int64 { return alignUp(g.position + GroupHeaderBytes + int64(g.Bytes)) }
@@ -104,6 +106,7 @@ func replayJournal(d *Folder, shard core.ShardID, log *slog.Logger) (*journalRep
 		}
 		return all[i].whole && !all[j].whole
 	})
+	voidGroups(all)
 	window := &scanWindow{}
 	if err := r.findFloor(d, all, window); err != nil {
 		return nil, err
@@ -200,7 +203,7 @@ func newestGroup(w *scanWindow, layout uint32, shard core.ShardID) (salt uint64,
 // findFloor finds the newest record of which groups recycling has freed.
 func (r *journalReplay) findFloor(d *Folder, all []replayGroup, w *scanWindow) error {
 	return r.eachGroup(d, all, func(g *replayGroup, body []byte) error {
-		if !g.whole {
+		if !g.whole || g.void {
 			return nil
 		}
 		return EachFrame(body, func(_ int, h *FrameHeader, payload []byte, err error) error {
@@ -246,6 +249,22 @@ func (r *journalReplay) eachGroup(d *Folder, groups []replayGroup, each func(g *
 	return nil
 }
 
+// voidGroups marks the groups between a restart and the last one that its recovery
+// accepted: those behind a torn one may still lie in the file, whole. A restart
+// that a later one does not know is void itself.
+func voidGroups(all []replayGroup) {
+	known := uint64(math.MaxUint64)
+	for i := len(all) - 1; i >= 0; i-- {
+		g := &all[i]
+		switch {
+		case g.Sequence > known:
+			g.void = true
+		case g.whole && g.Flags&GroupRestart != 0:
+			known = g.Synced
+		}
+	}
+}
+
 // walk decides which groups count. A group counts when it follows the last one,
 // or opens a restart that names the last one. A missing or bad group is damage
 // when anything calls it synced; else it is where the journal ends.
@@ -255,7 +274,7 @@ func (r *journalReplay) walk(d *Folder, all []replayGroup, log *slog.Logger) err
 	torn := false
 	for i := range all {
 		g := &all[i]
-		if g.Sequence <= r.last {
+		if g.Sequence <= r.last || g.void {
 			continue
 		}
 		follows := g.Sequence == r.last+1 || g.Flags&GroupRestart != 0 && g.Synced <= r.last && g.whole
@@ -283,12 +302,6 @@ func (r *journalReplay) walk(d *Folder, all []replayGroup, log *slog.Logger) err
 			log.Error("the journal is damaged: a group that was synced is bad", "sequence", g.Sequence, "file", g.file.path, "position", g.position)
 		}
 		torn = false
-		if g.Flags&GroupRestart != 0 {
-			// Groups behind the one it names were cut by the recovery that wrote it.
-			for len(accepted) > 0 && accepted[len(accepted)-1].Sequence > g.Synced {
-				accepted = accepted[:len(accepted)-1]
-			}
-		}
 		accepted = append(accepted, *g)
 		r.last = g.Sequence
 		r.clean = g.Flags&GroupClean != 0
