@@ -18,6 +18,7 @@ func (s *Store) DropLog(l *Log, done func()) {
 	l.dropped = done
 	l.largeBytes, l.placeSync = 0, false // nothing of it is placed any more
 	delete(s.logs, l.id.Partition)
+	s.stopList = nil
 	s.dropping = append(s.dropping, l)
 	s.stepDrops()
 }

@@ -1,5 +1,11 @@
 package segment
 
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
 // Stop begins a clean stop: appends are refused, everything is flushed and
 // synced, and the journal's last group says so. Keep driving the store until
 // Stopped.
@@ -16,7 +22,7 @@ func (s *Store) stopStep() {
 		return
 	}
 	idle := len(s.placeList) == 0 && len(s.failedList) == 0 && len(s.jobs) == 0 && len(s.dropping) == 0
-	for _, l := range s.logs {
+	for _, l := range s.logsSorted() {
 		if !s.stopLog(l) {
 			idle = false
 		}
@@ -26,6 +32,16 @@ func (s *Store) stopStep() {
 		return
 	}
 	j.closing = s.closeGroup
+}
+
+// logsSorted are the logs in the order of their ids, so that a stop asks the disk for
+// the same things in the same order each time. The list is made again only when a
+// log came or went.
+func (s *Store) logsSorted() []*Log {
+	if s.stopList == nil {
+		s.stopList = slices.SortedFunc(maps.Values(s.logs), func(a, b *Log) int { return cmp.Compare(a.id.Partition, b.id.Partition) })
+	}
+	return s.stopList
 }
 
 // closeGroup fills the last group: the clean mark, and what is known durable and

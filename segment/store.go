@@ -23,6 +23,7 @@ type Store struct {
 	wall int64 // clocks as told by the last Flush or Tick
 	mono int64
 
+	stopList     []*Log // while stopping: all logs in the order of their ids; nil after one came or went
 	placeList    []*Log // logs with frames that are neither in the journal nor with the writer
 	unsyncedList []*Log // logs with batch or none frames at risk
 	kickList     []*Log // logs whose writer may have something to do
@@ -127,6 +128,7 @@ func (s *Store) newLog(id LogIdentity, o LogOptions, owner LogOwner) *Log {
 	l := &Log{store: s, id: id, options: o.withDefaults(), owner: owner, tailBytes: tailBytesMin}
 	l.usedAt = s.mono
 	s.logs[id.Partition] = l
+	s.stopList = nil
 	s.scrubber.ids = append(s.scrubber.ids, id.Partition)
 	return l
 }
