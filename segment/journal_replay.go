@@ -74,6 +74,8 @@ type replayFile struct {
 	groups []replayGroup
 	zeros  bool // nothing was ever written behind the header
 	maxGen uint32
+	// unreadable is why the device did not give all of it; nil when it did.
+	unreadable error
 }
 
 // replayGroup is a group found in a file, whole or only by its header.
@@ -184,6 +186,9 @@ func scanJournalFile(d *Folder, shard core.ShardID, listed journalListed) (*repl
 	if w.unreadable > scanUnreadableMax {
 		return nil, fmt.Errorf("%s: %w", name, w.err)
 	}
+	if w.unreadable > 0 {
+		f.unreadable = fmt.Errorf("%s: %w: %w", name, ErrUnreadable, w.err)
+	}
 	return f, nil
 }
 
@@ -242,7 +247,13 @@ func (r *journalReplay) eachGroup(d *Folder, groups []replayGroup, each func(g *
 			w.reset(file, g.file.size)
 			open = g.file
 		}
-		if err := each(g, w.view(g.position+GroupHeaderBytes, int(g.Bytes))); err != nil {
+		body := w.view(g.position+GroupHeaderBytes, int(g.Bytes))
+		if g.whole && w.badFirst < g.end() && w.badLast >= g.position {
+			// It was given a moment before. Without its frames the partitions would seem to end
+			// or to be damaged here, and what is not replayed is recycled.
+			return fmt.Errorf("%s: %w: %w", g.file.path, ErrUnreadable, w.err)
+		}
+		if err := each(g, body); err != nil {
 			return err
 		}
 	}
