@@ -83,6 +83,12 @@ chaos: build ## Kill a broker under load again and again: make chaos ROUNDS=300 
 		(cd tools/chaos/forgetful && go build -o "$(ROOT)/bin/forgetful" .) && set -- -forgetful bin/forgetful;; *) set --;; esac && \
 		go run ./tools/chaos -bin bin/pulsemq -rounds $(ROUNDS) -faults $(FAULTS) -seed $(SEED) "$$@"
 
+RUNS ?= 200
+
+.PHONY: sim
+sim: ## Simulate brokers, clients, faults from seeds: make sim SEED=7 RUNS=1
+	@cd "$(ROOT)" && go run ./tools/sim -seed $(SEED) -runs $(RUNS)
+
 .PHONY: clean
 clean: ## Remove what was built; data folders stay
 	rm -rf "$(ROOT)/bin"
