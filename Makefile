@@ -103,6 +103,12 @@ bench-peers: build ## Measure PulseMQ beside other brokers: make bench-peers RUN
 	@cd "$(ROOT)/bench/peers" && go build -o "$(ROOT)/bin/peers" .
 	@cd "$(ROOT)" && bin/peers -programs bin -dir "$(DIR)" -runs $(RUNS) -out "$(OUT)"
 
+RUNS ?= 200
+
+.PHONY: sim
+sim: ## Simulate brokers, clients, faults from seeds: make sim SEED=7 RUNS=1
+	@cd "$(ROOT)" && go run ./tools/sim -seed $(SEED) -runs $(RUNS)
+
 .PHONY: clean
 clean: ## Remove what was built; data folders stay
 	rm -rf "$(ROOT)/bin"

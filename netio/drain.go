@@ -56,7 +56,10 @@ func (s *Session) drain() {
 		}
 	}
 	slices.Sort(ids)
+	s.told = make(map[uint64]struct{}, len(ids))
 	for _, id := range ids {
+		s.told[id] = struct{}{}
+		s.withdraw(id)
 		s.refuse(id, errShuttingDown)
 	}
 	s.parked = core.Queue[parkedFetch]{}

@@ -46,6 +46,7 @@ type Reactor struct {
 	batch   [64]mail.Answer
 	slices  [core.AnswerSlicesMax][]byte
 	buffers [][]byte // spare output and input buffers
+	ids     []uint64 // of one session's subscriptions, while they are gone through
 	returns []returning
 	encode  encodeScratch
 

@@ -62,6 +62,7 @@ type Session struct {
 
 	subscriptions map[uint64]*subscription
 	parked        core.Queue[parkedFetch] // fetches that wait until the client has read
+	told          map[uint64]struct{}     // fetches that a shutdown has refused and their shard has not answered
 	touched       uint64                  // bit per shard that has been sent something about this connection
 
 	serverID uint64 // last request id that the broker made on this connection

@@ -31,7 +31,12 @@ func (s *Session) answer(shard core.ShardID, a *mail.Answer) {
 	}
 	waiting := s.settle(a.ID)
 	if a.Err != nil || a.Kind == mail.AnswerError {
+		if _, told := s.told[a.ID]; told { // a fetch that the shutdown has refused
+			delete(s.told, a.ID)
+			return
+		}
 		// Also when nobody waits: a PRODUCE without acks is told of its failure.
+		s.withdraw(a.ID)
 		s.fail(a.ID, errorOf(a))
 		return
 	}
@@ -76,8 +81,10 @@ func errorOf(a *mail.Answer) *proto.Error {
 func (s *Session) answerFetch(shard core.ShardID, a *mail.Answer) {
 	if a.Err != nil {
 		s.reactor.giveBack(shard, a.Parcel)
-		s.settle(a.ID)
-		s.fail(a.ID, a.Err)
+		if s.settle(a.ID) {
+			s.withdraw(a.ID)
+			s.fail(a.ID, a.Err)
+		}
 		return
 	}
 	if !a.More {

@@ -71,3 +71,18 @@ func (s *Session) unpark() {
 		}
 	}
 }
+
+// withdraw takes back what of a FETCH answer has not been written. An error ends
+// the answer, and errors go before data: what was behind it would be an answer to
+// a request that the client believes answered.
+func (s *Session) withdraw(id uint64) {
+	for range s.out.data.Len() {
+		o := s.out.data.Pop()
+		if o.answer.Kind != mail.AnswerFetch || o.answer.ID != id {
+			s.out.data.Push(o)
+			continue
+		}
+		s.out.dataBytes -= o.bytes()
+		s.reactor.giveBack(o.shard, o.answer.Parcel)
+	}
+}

@@ -481,7 +481,7 @@ func TestFetchFails(t *testing.T) {
 	c.sent = nil
 	b.run()
 	got := frames(t, c.sent)
-	if len(got) != 2 || s.pendings.count != 0 || b.shards[0].parcels != 0 {
+	if len(got) != 1 || s.pendings.count != 0 || b.shards[0].parcels != 0 {
 		t.Fatalf("%v; %d unanswered, %d parcels", got, s.pendings.count, b.shards[0].parcels)
 	}
 }

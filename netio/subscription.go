@@ -2,6 +2,7 @@ package netio
 
 import (
 	"math"
+	"slices"
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
@@ -208,9 +209,21 @@ func (sub *subscription) lend(shard core.ShardID) {
 
 // lendAll tops up every subscription, after the client has read.
 func (s *Session) lendAll() {
-	for _, sub := range s.subscriptions {
-		sub.lendAll()
+	for _, id := range s.subscriptionIDs() {
+		s.subscriptions[id].lendAll()
 	}
+}
+
+// subscriptionIDs are the session's subscriptions in the order of their ids, so that
+// what is sent for them has the same order each time.
+func (s *Session) subscriptionIDs() []uint64 {
+	ids := s.reactor.ids[:0]
+	for id := range s.subscriptions {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	s.reactor.ids = ids
+	return ids
 }
 
 func (sub *subscription) dropHeld() {
@@ -221,8 +234,8 @@ func (sub *subscription) dropHeld() {
 }
 
 func (s *Session) dropHeld() {
-	for _, sub := range s.subscriptions {
-		sub.dropHeld()
+	for _, id := range s.subscriptionIDs() {
+		s.subscriptions[id].dropHeld()
 	}
 }
 

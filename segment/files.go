@@ -23,8 +23,8 @@ type fileWaiter interface {
 type files struct {
 	store          *Store
 	open           int
-	most           int   // the bound: at most Options.OpenFiles
-	warnedAt       int64 // monotonic, when the log was last told that descriptors have run out
+	most           int      // the bound: at most Options.OpenFiles
+	warnedAt       int64    // monotonic, when the log was last told that descriptors have run out
 	oldest, newest *segment // open files without a user, by last use
 }
 

@@ -80,6 +80,8 @@ type replayFile struct {
 	groups []replayGroup
 	zeros  bool // nothing was ever written behind the header
 	maxGen uint32
+	// unreadable is why the device did not give all of it; nil when it did.
+	unreadable error
 }
 
 // replayGroup is a group found in a file, whole or only by its header.
@@ -89,6 +91,7 @@ type replayGroup struct {
 	position int64
 	whole    bool
 	mended   bool // a header of it was hurt and could be restored
+	void     bool // a later restart does not know it
 }
 
 func (g *replayGroup) end() int64 { return alignUp(g.position + GroupHeaderBytes + int64(g.Bytes)) }
@@ -112,16 +115,14 @@ func replayJournal(d *Folder, shard core.ShardID, log *slog.Logger) (*journalRep
 		}
 		return all[i].whole && !all[j].whole
 	})
-	for i := range all {
-		r.sequence = max(r.sequence, all[i].Sequence)
-	}
-	all = withoutCut(all)
+	voidGroups(all)
 	window := &scanWindow{}
 	if err := r.findFloor(d, all, window); err != nil {
 		return nil, err
 	}
 	for i := range all {
 		g := &all[i]
+		r.sequence = max(r.sequence, g.Sequence)
 		if g.whole {
 			r.synced = max(r.synced, g.Synced)
 		}
@@ -130,26 +131,6 @@ func replayJournal(d *Folder, shard core.ShardID, log *slog.Logger) (*journalRep
 		return nil, err
 	}
 	return r, nil
-}
-
-// withoutCut drops the groups that a restart declared void: they lie between the
-// last one that its recovery accepted and itself. What is left of them in the file
-// must not be taken for damage.
-func withoutCut(groups []replayGroup) []replayGroup {
-	next := uint64(math.MaxUint64) // the first sequence that is void, up to the restart last met
-	at := len(groups)
-	for i := len(groups) - 1; i >= 0; i-- {
-		g := &groups[i]
-		if g.Sequence >= next {
-			continue
-		}
-		if g.whole && g.Flags&GroupRestart != 0 {
-			next = g.Synced + 1
-		}
-		at--
-		groups[at] = *g
-	}
-	return groups[at:]
 }
 
 // scanJournalFile finds the groups of one file. A missing file is loss.
@@ -227,6 +208,9 @@ func scanJournalFile(d *Folder, shard core.ShardID, listed journalListed) (*repl
 	if w.unreadable > scanUnreadableMax {
 		return nil, fmt.Errorf("%s: %w", name, w.err)
 	}
+	if w.unreadable > 0 {
+		f.unreadable = fmt.Errorf("%s: %w: %w", name, ErrUnreadable, w.err)
+	}
 	return f, nil
 }
 
@@ -246,7 +230,7 @@ func newestGroup(w *scanWindow, layout uint32, shard core.ShardID) (salt uint64,
 // findFloor finds the newest record of which groups recycling has freed.
 func (r *journalReplay) findFloor(d *Folder, all []replayGroup, w *scanWindow) error {
 	return r.eachGroup(d, all, func(g *replayGroup, body []byte) error {
-		if !g.whole {
+		if !g.whole || g.void {
 			return nil
 		}
 		return EachFrame(body, func(_ int, h *FrameHeader, payload []byte, err error) error {
@@ -286,6 +270,11 @@ func (r *journalReplay) eachGroup(d *Folder, groups []replayGroup, each func(g *
 			open = g.file
 		}
 		body := w.view(g.position+GroupHeaderBytes, int(g.Bytes))
+		if g.whole && w.badFirst < g.end() && w.badLast >= g.position {
+			// It was given a moment before. Without its frames the partitions would seem to end
+			// or to be damaged here, and what is not replayed is recycled.
+			return fmt.Errorf("%s: %w: %w", g.file.path, ErrUnreadable, w.err)
+		}
 		if g.mended {
 			mendBody(body, g.BodyCRC)
 		}
@@ -294,6 +283,22 @@ func (r *journalReplay) eachGroup(d *Folder, groups []replayGroup, each func(g *
 		}
 	}
 	return nil
+}
+
+// voidGroups marks the groups between a restart and the last one that its recovery
+// accepted: those behind a torn one may still lie in the file, whole. A restart
+// that a later one does not know is void itself.
+func voidGroups(all []replayGroup) {
+	known := uint64(math.MaxUint64)
+	for i := len(all) - 1; i >= 0; i-- {
+		g := &all[i]
+		switch {
+		case g.Sequence > known:
+			g.void = true
+		case g.whole && g.Flags&GroupRestart != 0:
+			known = g.Synced
+		}
+	}
 }
 
 // walk decides which groups count. A group counts when it follows the last one,
@@ -305,7 +310,7 @@ func (r *journalReplay) walk(d *Folder, all []replayGroup, log *slog.Logger) err
 	torn := false
 	for i := range all {
 		g := &all[i]
-		if g.Sequence <= r.last {
+		if g.Sequence <= r.last || g.void {
 			continue
 		}
 		follows := g.Sequence == r.last+1 || g.Flags&GroupRestart != 0 && g.Synced <= r.last && g.whole
@@ -337,12 +342,6 @@ func (r *journalReplay) walk(d *Folder, all []replayGroup, log *slog.Logger) err
 			log.Error("the journal is damaged: a group had a hurt header, which its checksum restored; nothing is lost", "sequence", g.Sequence, "file", g.file.path, "position", g.position)
 		}
 		torn = false
-		if g.Flags&GroupRestart != 0 {
-			// Groups behind the one it names were cut by the recovery that wrote it.
-			for len(accepted) > 0 && accepted[len(accepted)-1].Sequence > g.Synced {
-				accepted = accepted[:len(accepted)-1]
-			}
-		}
 		accepted = append(accepted, *g)
 		r.last = g.Sequence
 		r.clean = g.Flags&GroupClean != 0

@@ -26,6 +26,13 @@ func (d *Folder) changeShards(o *FolderOptions) error {
 		if err != nil {
 			return err
 		}
+		for _, f := range r.files {
+			if f.unreadable != nil {
+				// What cannot be read now may be readable later. The old journals go once they are
+				// copied, and what was not copied with them.
+				return fmt.Errorf("a journal can only be moved when all of it can be read; start with %d shards as before: %w", d.shards, f.unreadable)
+			}
+		}
 		clean = clean && r.clean
 		sources = append(sources, r)
 		for id, p := range r.partitions {
@@ -134,7 +141,11 @@ func copyJournal(old *Folder, shard core.ShardID, r *journalReplay, copies []*jo
 					return err
 				}
 			}
-			if err := to.add(source.raw(&f)); err != nil {
+			raw := source.raw(&f)
+			if source.window.unreadable > 0 {
+				return fmt.Errorf("%s: %w: %w", source.journal.path, ErrUnreadable, source.window.err)
+			}
+			if err := to.add(raw); err != nil {
 				return err
 			}
 		}

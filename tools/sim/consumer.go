@@ -13,7 +13,8 @@ type consumer struct {
 	at        int64
 	lastEpoch int32
 	credit    int64
-	name      uint64 // of the subscription
+	name      uint64   // of the subscription
+	then      promises // when what is under way was asked for
 	asking    bool
 	ticking   bool
 	stopped   bool
@@ -59,13 +60,14 @@ func (c *consumer) run() {
 		MinBytes: uint32(w.random.IntN(3) * 100), MaxWaitMs: uint32(w.random.IntN(300)), MaxBytes: uint32([]int{0, 1, 1000, 100_000}[w.random.IntN(4)]),
 	}
 	at, epoch := c.at, c.lastEpoch
+	c.then = c.log.promised()
 	c.peer.ask(m, func(m proto.Message, e *proto.Error) {
 		switch {
 		case m != nil:
 			m := m.(*proto.FetchResponse)
 			w.note("fetched", c.log.key(), at, int64(len(m.Batches)), m.HighWatermark)
-			c.log.bounds(m.LogStartOffset, m.HighWatermark)
-			at, epoch = c.log.shown(m.Batches, at, epoch, m.HighWatermark, c.log.topic.firm())
+			c.log.bounds(m.LogStartOffset, m.HighWatermark, c.then)
+			at, epoch = c.log.shown(m.Batches, at, epoch, m.HighWatermark, nil)
 			c.at, c.lastEpoch = at, epoch
 			c.asking = m.More
 		case e != nil:
@@ -78,6 +80,7 @@ func (c *consumer) run() {
 func (c *consumer) subscribe() {
 	w := c.world
 	c.asking = true
+	c.then = c.log.promised()
 	c.credit = 1 + w.random.Int64N(200_000)
 	m := &proto.SubscribeRequest{CreditBytes: uint64(c.credit), Add: []proto.SubscribePartition{{
 		TopicID: c.log.topic.id, Partition: c.log.number, LeaderEpoch: -1, Offset: c.at, LastEpoch: c.lastEpoch, Cookie: 7,
@@ -132,8 +135,8 @@ func (c *consumer) pushed(id uint64, m *proto.DeliverPush) {
 		c.log.fail("was pushed %d bytes without credit", len(m.Batches))
 	}
 	c.credit -= int64(len(m.Batches))
-	c.log.bounds(m.LogStartOffset, m.HighWatermark)
-	c.at, c.lastEpoch = c.log.shown(m.Batches, c.at, c.lastEpoch, m.HighWatermark, c.log.topic.firm())
+	c.log.bounds(m.LogStartOffset, m.HighWatermark, c.then)
+	c.at, c.lastEpoch = c.log.shown(m.Batches, c.at, c.lastEpoch, m.HighWatermark, nil)
 	if c.credit < 50_000 && w.failed == nil && c.peer.wire != nil {
 		more := 1 + w.random.Int64N(200_000)
 		c.credit += more
@@ -151,8 +154,8 @@ func (c *consumer) failed(e *proto.Error) {
 			l.fail("LOG_TRUNCATED does not say where: %v", e)
 			return
 		}
-		if end := e.Truncation.EndOffset; end > c.at || end < min(l.firmEnd, c.at) {
-			l.fail("a consumer at %d that has read epoch %d is told that the log was cut at %d; %d is durable", c.at, c.lastEpoch, end, l.firmEnd)
+		if end := e.Truncation.EndOffset; end > c.at || end < min(c.then.firmEnd, c.at) {
+			l.fail("a consumer at %d that has read epoch %d is told that the log was cut at %d; %d is durable", c.at, c.lastEpoch, end, c.then.firmEnd)
 			return
 		}
 		w.counts.truncations++
@@ -162,9 +165,9 @@ func (c *consumer) failed(e *proto.Error) {
 			l.fail("OFFSET_OUT_OF_RANGE does not say which there are: %v", e)
 			return
 		}
-		l.bounds(e.Offsets.Earliest, -1)
-		if e.Offsets.Latest < min(c.at, l.firmEnd) {
-			l.fail("the latest offset is said to be %d, and everything up to %d is durable", e.Offsets.Latest, l.firmEnd)
+		l.bounds(e.Offsets.Earliest, -1, c.then)
+		if e.Offsets.Latest < min(c.at, c.then.firmEnd) {
+			l.fail("the latest offset is said to be %d, and everything up to %d is durable", e.Offsets.Latest, c.then.firmEnd)
 		}
 		if c.at > e.Offsets.Latest && c.lastEpoch >= 0 {
 			l.fail("a consumer at %d that has read epoch %d is told that offsets end at %d, and not that the log was cut", c.at, c.lastEpoch, e.Offsets.Latest)

@@ -9,19 +9,15 @@ import (
 type faults struct {
 	world  *world
 	on     bool
-	rules  []*rule
-	hits   int // of rules that are gone
+	rules  []*mem.Fault
 	jumped bool
-}
 
-// rule is a fault of a disk with what was known when it was injected.
-type rule struct {
-	fault *mem.Fault
+	injected injected
 }
 
 // begin plans the faults of a run.
 func (f *faults) begin() {
-	w, p := f.world, &f.world.plan
+	p := &f.world.plan
 	f.on = true
 	if len(p.ends) > 0 {
 		f.endLater()
@@ -41,7 +37,6 @@ func (f *faults) begin() {
 	if p.fullDisk {
 		f.later(200e6, 800e6, f.fillDisk)
 	}
-	_ = w
 }
 
 // later does something again and again while faults are on.
@@ -93,6 +88,7 @@ func (f *faults) endLater() {
 func (f *faults) resetWire() {
 	w := f.world
 	if c := w.anyWire(); c != nil {
+		f.injected.resets++
 		switch w.random.IntN(3) {
 		case 0:
 			c.reset()
@@ -108,6 +104,7 @@ func (f *faults) stallWire() {
 	w := f.world
 	if c := w.anyWire(); c != nil && !c.stalled {
 		w.note("stall", c.number)
+		f.injected.stalls++
 		c.stall()
 		w.after(w.between(50e6, 1500e6), c.resume)
 	}
@@ -132,6 +129,7 @@ func (f *faults) jumpClock() {
 		w.clock.ahead += year
 	}
 	f.jumped = !f.jumped
+	f.injected.jumps++
 	w.note("clock jumps", w.clock.Now())
 }
 
@@ -152,7 +150,7 @@ func (f *faults) breakDisk() {
 	}
 	w.note("disk fault", int64(fault.Kind), int64(fault.Action), int64(fault.Skip))
 	n.files.Inject(fault)
-	f.rules = append(f.rules, &rule{fault})
+	f.rules = append(f.rules, fault)
 }
 
 func (f *faults) fillDisk() {
@@ -163,6 +161,7 @@ func (f *faults) fillDisk() {
 	room := w.random.Int64N(2 << 20)
 	w.note("disk full", used, room)
 	n.files.SetCapacity(used + room)
+	f.injected.full++
 	w.after(w.between(100e6, 700e6), func() {
 		w.note("disk has room", used)
 		n.files.SetCapacity(1 << 50)
@@ -177,12 +176,37 @@ func (f *faults) afterEnd(n *node, err error) {
 	f.world.fail("%v ended by itself although its disk has no fault: %v", n, err)
 }
 
-// arm puts the rules that are left on the disk of the next process.
-func (f *faults) arm(*node) {}
+// arm puts the rules that have hits left on the disk of the next process.
+func (f *faults) arm(n *node) {
+	for _, rule := range f.rules {
+		n.files.Inject(rule)
+	}
+}
+
+// count adds up what the rules have hit.
+func (f *faults) count() {
+	for _, rule := range f.rules {
+		hits := rule.Hits()
+		switch rule.Action {
+		case mem.FaultFail:
+			f.injected.diskFailures += hits
+		case mem.FaultShort:
+			f.injected.diskShorts += hits
+		case mem.FaultTear:
+			f.injected.diskTears += hits
+		case mem.FaultDelay:
+			f.injected.diskDelays += hits
+		case mem.FaultFlip:
+			f.injected.diskFlips += hits
+		}
+	}
+	f.rules = nil
+}
 
 // heal ends all faults.
 func (f *faults) heal() {
 	f.on = false
+	f.count()
 	for _, n := range f.world.nodes {
 		n.files.ClearFaults()
 		n.files.SetCapacity(1 << 50)

@@ -24,7 +24,7 @@ type reading struct {
 	done     bool
 }
 
-func (r *reading) saw(base, next int64, a *attempt) {
+func (r *reading) saw(base int64, a *attempt) {
 	r.bases = append(r.bases, base)
 	r.attempts = append(r.attempts, a)
 }
@@ -33,6 +33,13 @@ func (r *reading) saw(base, next int64, a *attempt) {
 func (w *world) finale() {
 	w.note("heal")
 	w.faults.heal()
+	w.healed = true
+	for _, n := range w.nodes {
+		for _, c := range n.wires {
+			c.habit = w.habit()
+			c.resetUpAfter = -1
+		}
+	}
 	for _, p := range w.producers {
 		p.stopped = true
 	}
@@ -41,9 +48,18 @@ func (w *world) finale() {
 			c.peer.wire.resume()
 		}
 	}
+	w.plan.diskLatencyMax, w.plan.jobDelayMax = 200e3, 5e6
+	n := w.nodes[0]
+	switch ends := w.random.IntN(4); {
+	case n.state != nodeUp:
+	case ends == 0:
+		n.stop()
+	case ends == 1 && len(w.plan.ends) > 0:
+		n.powerCut()
+	}
 	well := func() bool {
 		for _, p := range w.producers {
-			if len(p.waiting) > 0 {
+			if len(p.waiting) > 0 && !p.log.topic.deleting {
 				return false
 			}
 		}
@@ -58,10 +74,21 @@ func (w *world) finale() {
 	for _, c := range w.consumers {
 		c.stopped = true
 	}
+	// What was sent without waiting for answers arrives before the last reading.
+	for _, p := range w.producers {
+		p.peer.close()
+	}
+	if !w.until(w.clock.monotonic+healTime, func() bool {
+		return !slices.ContainsFunc(w.producers, func(p *producer) bool { return w.connected(p.peer) })
+	}) {
+		w.fail("connections of producers are still there %d seconds after they were closed", healTime/1e9)
+		return
+	}
 	// Every partition takes a batch and gives it back.
 	probe := w.peer("probe", w.nodes[0])
 	var probes []*attempt
 	probe.ready = func() {
+		probe.ready = nil
 		for _, l := range w.ledger.logs {
 			if l.topic.deleting {
 				continue
@@ -137,17 +164,17 @@ func (w *world) read(p *peer, r *reading) {
 		w.after(1e6, func() { w.read(p, r) })
 		return
 	}
-	at, epoch := r.at, r.epoch
+	at, epoch, then := r.at, r.epoch, l.promised()
 	p.ask(&proto.FetchRequest{TopicID: l.topic.id, Partition: l.number, LeaderEpoch: -1, Offset: at, LastEpoch: epoch, MaxBytes: 512 << 10},
 		func(m proto.Message, e *proto.Error) {
 			switch {
 			case e != nil && e.Code == proto.CodeOffsetOutOfRange && e.Offsets != nil && at < e.Offsets.Earliest:
-				l.bounds(e.Offsets.Earliest, -1)
-				r.start, r.at = e.Offsets.Earliest, e.Offsets.Earliest
+				l.bounds(e.Offsets.Earliest, -1, then)
+				r.start, r.at, r.epoch = e.Offsets.Earliest, e.Offsets.Earliest, -1
 				w.read(p, r)
 			case e != nil && e.Code == proto.CodeCorruptRecord && e.Damage != nil:
 				w.corrupt(l, e)
-				r.at = max(r.at+1, e.Damage.NextOffset)
+				r.at, r.epoch = max(r.at+1, e.Damage.NextOffset), -1
 				w.read(p, r)
 			case m == nil:
 				if e != nil && !e.Code.Retriable() {
@@ -156,10 +183,11 @@ func (w *world) read(p *peer, r *reading) {
 				w.after(10e6, func() { w.read(p, r) })
 			default:
 				m := m.(*proto.FetchResponse)
-				l.bounds(m.LogStartOffset, m.HighWatermark)
+				l.bounds(m.LogStartOffset, m.HighWatermark, then)
 				before := at
-				at, epoch = l.shown(m.Batches, at, epoch, m.HighWatermark, l.topic.firm())
+				at, epoch = l.shown(m.Batches, at, epoch, m.HighWatermark, r)
 				r.at, r.epoch, r.end = at, epoch, m.LogEndOffset
+				w.note("read", l.key(), before, at, int64(m.LeaderEpoch))
 				if m.More {
 					return
 				}
@@ -201,7 +229,7 @@ func (l *plog) audit() {
 	}
 	latest := map[order]int64{}
 	for i, a := range r.attempts {
-		if at, twice := times[a]; twice {
+		if at, twice := times[a]; twice && a.client >= 0 { // a probe is sent again and again
 			l.fail("%v is stored at %d and at %d", a, at, r.bases[i])
 		}
 		times[a] = r.bases[i]
@@ -234,6 +262,11 @@ func (w *world) unanswered() string {
 		return "a change of a topic"
 	}
 	return "the node does not serve"
+}
+
+// connected says whether a peer that was closed still has a connection at its node.
+func (w *world) connected(p *peer) bool {
+	return slices.ContainsFunc(p.node.wires, func(c *wire) bool { return c.owner == p })
 }
 
 // farewell stops the node and looks whether everything came home.

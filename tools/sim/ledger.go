@@ -43,6 +43,7 @@ type entry struct {
 	attempt    *attempt
 	epoch      int32 // -1: not known yet
 	incident   int   // when it was learned
+	again      bool  // acknowledged once more since it may have been lost: perhaps in a later epoch
 }
 
 // crossing is a consumer that read on from one epoch into a later one.
@@ -108,8 +109,13 @@ func (p *plog) learn(base int64, a *attempt, epoch int32) {
 			switch {
 			case e.epoch == -1:
 				e.epoch = epoch
-			case epoch != -1 && e.epoch != epoch:
+			case epoch == -1:
+				e.again = e.again || e.incident != l.incident && base >= p.firmEnd
+			case epoch == e.epoch:
+			case base < p.firmEnd && !e.again || epoch < e.epoch || e.incident == l.incident && !e.again && !p.topic.shaky():
 				p.fail("%v at %d has epoch %d and had %d", a, base, epoch, e.epoch)
+			default: // lost, sent again, and stored at the same place
+				e.epoch, e.again = epoch, false
 			}
 			e.incident = l.incident
 			return
@@ -145,9 +151,10 @@ func (p *plog) learn(base int64, a *attempt, epoch int32) {
 
 // shown takes batches that a consumer was given, who asked from an offset and has read lastEpoch. It returns where the
 // next read goes on, and the epoch of the last batch.
-func (p *plog) shown(b []byte, from int64, lastEpoch int32, highWatermark int64, firm bool) (int64, int32) {
+func (p *plog) shown(b []byte, from int64, lastEpoch int32, highWatermark int64, r *reading) (int64, int32) {
 	w := p.world
 	at := from
+	firm := p.topic.firm()
 	for first := true; len(b) > 0; first = false {
 		batch, rest, err := proto.NextBatch(b)
 		if err != nil {
@@ -175,12 +182,15 @@ func (p *plog) shown(b []byte, from int64, lastEpoch int32, highWatermark int64,
 		if lastEpoch >= 0 && epoch > lastEpoch {
 			p.crossings = append(p.crossings, crossing{at, lastEpoch, epoch})
 		}
+		if lastEpoch != epoch {
+			w.note("epoch", p.key(), base, int64(epoch), int64(lastEpoch))
+		}
 		lastEpoch = epoch
 		p.epoch = max(p.epoch, epoch)
 		p.learn(base, a, epoch)
 		w.counts.shown++
-		if p.reading != nil {
-			p.reading.saw(base, next, a)
+		if r != nil {
+			r.saw(base, a)
 		}
 		at = next
 		if w.failed != nil {
@@ -205,16 +215,21 @@ func (p *plog) recognise(b proto.Batch) *attempt {
 	return nil
 }
 
-// bounds takes the offsets that an answer named.
-func (p *plog) bounds(logStart, highWatermark int64) {
-	if logStart > p.trimmedTo && !p.topic.forgets && logStart > 0 {
+// promises is what was promised of a log when a question was asked: what the answer must be up to.
+type promises struct{ firmEnd, trimSafe int64 }
+
+func (p *plog) promised() promises { return promises{p.firmEnd, p.trimSafe} }
+
+// bounds takes the offsets that an answer named; -1 is none.
+func (p *plog) bounds(logStart, highWatermark int64, then promises) {
+	if logStart > p.trimmedTo && !p.topic.forgets {
 		p.fail("the log starts at %d; trims asked for %d at most and nothing else may remove records", logStart, p.trimmedTo)
 	}
-	if logStart >= 0 && logStart < p.trimSafe {
-		p.fail("the log starts at %d, and a trim to %d was acknowledged", logStart, p.trimSafe)
+	if logStart >= 0 && logStart < then.trimSafe {
+		p.fail("the log starts at %d, and a trim to %d was acknowledged", logStart, then.trimSafe)
 	}
-	if highWatermark >= 0 && highWatermark < p.firmEnd && !p.topic.deleted {
-		p.fail("the high watermark is %d, and everything up to %d is durable", highWatermark, p.firmEnd)
+	if highWatermark >= 0 && highWatermark < then.firmEnd {
+		p.fail("the high watermark is %d, and everything up to %d is durable", highWatermark, then.firmEnd)
 	}
 	p.logStart = max(p.logStart, logStart)
 	p.highWatermark = max(p.highWatermark, highWatermark)
@@ -239,6 +254,9 @@ func (l *ledger) diskFailed() { l.powerCut() }
 
 func (l *ledger) stoppedClean() {
 	for _, p := range l.logs {
+		if p.topic.shaky() {
+			continue // what is known may have been lost before
+		}
 		for _, e := range slices.Backward(p.entries) {
 			if e.incident == l.incident {
 				p.firmEnd = max(p.firmEnd, e.next)

@@ -7,23 +7,15 @@ import (
 )
 
 // logWatch is the nodes' log: a part of the trace, and where faults surface.
-type logWatch struct {
-	world  *world
-	levels [3]int // info, warn, error
-}
+type logWatch struct{ world *world }
 
 // Enabled leaves debugging out.
 func (l *logWatch) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 
 // Handle notes a line.
 func (l *logWatch) Handle(_ context.Context, r slog.Record) error {
-	switch {
-	case r.Level >= slog.LevelError:
-		l.levels[2]++
-	case r.Level >= slog.LevelWarn:
-		l.levels[1]++
-	default:
-		l.levels[0]++
+	if r.Level >= slog.LevelWarn && l.world.plan.diskFaults {
+		l.world.faults.injected.surfaced++
 	}
 	l.world.note(r.Message)
 	if l.world.trace.loud {

@@ -3,20 +3,30 @@ package main
 import (
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 )
 
 func main() {
-	seed := flag.Uint64("seed", 1, "of the first run; the others follow")
-	runs := flag.Int("runs", 1, "how many runs")
-	loud := flag.Bool("v", false, "print every event")
+	seed := flag.Uint64("seed", 0, "of the first run, the others count on from it; 0 draws one")
+	runs := flag.Int("runs", 200, "how many runs")
+	workers := flag.Int("workers", 2, "how many runs at a time")
+	loud := flag.Bool("v", false, "print every event; for one run")
+	keepOn := flag.Bool("k", false, "go on after a failure")
 	flag.Parse()
-	for i := range *runs {
-		w := newWorld(*seed+uint64(i), *loud)
-		if err := w.run(); err != nil {
-			fmt.Printf("%sseed %d: %v\n", w.trace.last(), w.seed, err)
-			os.Exit(1)
-		}
-		fmt.Printf("seed %d digest %x events %d %+v\n", w.seed, w.trace.digest, w.counts.turns, w.counts)
+	first := *seed
+	for first == 0 {
+		first = rand.Uint64() >> 16
+	}
+	if *loud {
+		*runs, *workers = 1, 1
+	}
+	fmt.Printf("simulating %d runs from seed %d on\n", *runs, first)
+	report := &report{out: os.Stdout, last: *runs == 1}
+	r := runner{first: first, runs: *runs, workers: *workers, loud: *loud, keepOn: *keepOn, each: report.add}
+	r.run()
+	report.end()
+	if report.failed > 0 {
+		os.Exit(1)
 	}
 }

@@ -23,6 +23,7 @@ type wire struct {
 	number int64
 	habit  habit
 	end    end // the client's side; nil once it has heard of the end
+	owner  end // who opened it
 
 	session *netio.Session
 	reactor int
@@ -47,7 +48,7 @@ type end interface {
 // dial opens a wire to a node. It connects later, or is refused.
 func (w *world) dial(n *node, e end) *wire {
 	w.wires++
-	c := &wire{world: w, node: n, life: n.life, number: w.wires, end: e, habit: w.habit(), resetUpAfter: -1}
+	c := &wire{world: w, node: n, life: n.life, number: w.wires, end: e, owner: e, habit: w.habit(), resetUpAfter: -1}
 	w.after(w.between(20e3, 2e6), func() {
 		if n.state != nodeUp || n.life != c.life {
 			c.tellLost()
@@ -60,12 +61,16 @@ func (w *world) dial(n *node, e end) *wire {
 		if c.end != nil {
 			c.end.connected()
 		}
+		c.moveUp() // the client may have closed already
 	})
 	return c
 }
 
 func (w *world) habit() habit {
 	h := habit{delayMin: 10e3, delayMax: 300e3, piecesMax: 64 << 10, socketBytes: 64 << 10}
+	if w.healed {
+		return h
+	}
 	switch w.random.IntN(6) {
 	case 0: // small pieces
 		h.piecesMax = 1 + w.random.IntN(200)
@@ -89,7 +94,7 @@ func (c *wire) send(b []byte) {
 }
 
 func (c *wire) moveUp() {
-	if c.upMoving || c.closed || len(c.up) == 0 && !c.upEnded {
+	if c.upMoving || c.closed || c.session == nil || len(c.up) == 0 && !c.upEnded {
 		return
 	}
 	c.upMoving = true

@@ -273,6 +273,7 @@ func (n *node) forget(c *wire) {
 func (n *node) died(err error) {
 	w := n.world
 	w.note("died", int64(n.id), int64(n.life))
+	w.faults.injected.deaths++
 	w.ledger.diskFailed()
 	w.ledger.processEnded()
 	n.end(func() { n.files = n.files.Kill(w.random.Uint64()) })
@@ -289,6 +290,7 @@ func (n *node) kill() {
 	}
 	w := n.world
 	w.note("kill", int64(n.id), int64(n.life))
+	w.faults.injected.kills++
 	w.ledger.processEnded()
 	n.end(func() { n.files = n.files.Kill(w.random.Uint64()) })
 	w.after(w.between(10e6, 200e6), n.start)
@@ -302,6 +304,7 @@ func (n *node) powerCut() {
 	}
 	options := mem.CrashOptions{Data: fate(), Entries: fate(), InFlight: fate(), SectorBytes: []int{512, 4096}[w.random.IntN(2)]}
 	w.note("power cut", int64(n.id), int64(options.Data), int64(options.Entries), int64(options.InFlight))
+	w.faults.injected.powerCuts++
 	wasDown := n.state == nodeDown
 	w.ledger.powerCut()
 	n.end(func() { n.files = n.files.Crash(w.random.Uint64(), options) })
@@ -335,6 +338,7 @@ func (n *node) stop() {
 	}
 	n.state = nodeDraining
 	n.world.note("stop", int64(n.id), int64(n.life))
+	n.world.faults.injected.stops++
 	for _, r := range n.reactors {
 		r.Drain()
 	}
@@ -363,7 +367,7 @@ func (n *node) drain(life int, deadline int64) {
 		n.wires[0].Close()
 	}
 	n.state = nodeStopping
-	n.step.BeginStop(10 * time.Second)
+	n.step.BeginStop(time.Minute)
 	for i := range n.shardDue {
 		n.turnAt(core.ShardID(i), w.clock.monotonic)
 	}

@@ -84,7 +84,7 @@ func (p *plan) config(id core.NodeID) core.Config {
 	c.Producer.MaxBatchBytes = 192 * core.KiB
 	c.Network.WindowBytes = 256 * core.KiB
 	c.Network.WindowRequests = 32
-	c.Network.SendBufferMax = 128 * core.KiB
+	c.Network.SendBufferMax = core.FrameBytesMax
 	c.Network.HandshakeTimeout = 2 * time.Second
 	c.Network.SlowReaderTimeout = 2 * time.Second
 	c.Consumer.MaxFetchWait = 500 * time.Millisecond

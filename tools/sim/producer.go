@@ -74,12 +74,16 @@ func (p *producer) run() {
 		}
 		return
 	}
+	if p.log.topic.deleting {
+		p.waiting, p.flying, p.stopped = nil, 0, true
+		return
+	}
 	if w.clock.monotonic < p.resend {
 		return
 	}
 	for sent := 0; sent < 4; sent++ {
 		if p.flying == len(p.waiting) {
-			if p.stopped || len(p.waiting) >= p.inFlight || p.log.topic.deleting {
+			if p.stopped || len(p.waiting) >= p.inFlight {
 				return
 			}
 			p.waiting = append(p.waiting, p.next())
@@ -141,6 +145,12 @@ func (p *producer) answered(a *attempt, m proto.Message, e *proto.Error) {
 	case !p.idempotent:
 		p.refused(a, e)
 		p.drop(a)
+	case e.Code == proto.CodeOutOfOrderSequence && len(p.waiting) > 0 && p.waiting[0] == a:
+		// Everything before it was acknowledged, so the broker has forgotten some of that.
+		if !p.log.topic.wasWeak {
+			p.log.fail("%v is refused although every batch before it was acknowledged: %v", a, e)
+		}
+		p.forsake()
 	case e.Code == proto.CodeOutOfOrderSequence || e.Code == proto.CodeOverloaded || e.Code == proto.CodeTimedOut || e.Code.Retriable():
 		// One that failed has the whole tail behind it refused; all go again, in order.
 		p.again()

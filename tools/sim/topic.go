@@ -22,6 +22,8 @@ type topic struct {
 	forgets  bool             // retention may remove records
 	deleting bool             // a deletion was asked for
 	deleted  bool             // and may have happened
+	changes  int              // of the durability under way
+	growing  bool             // a partition is being added
 	configs  []proto.TopicConfig
 }
 
@@ -29,7 +31,7 @@ type topic struct {
 func (t *topic) firm() bool { return t.certain && t.level == proto.DurabilitySync && !t.wasWeak }
 
 // shaky says whether records may vanish although no process has ended: a failed write takes a weaker topic back.
-func (t *topic) shaky() bool { return t.wasWeak && t.world.plan.diskFaults }
+func (t *topic) shaky() bool { return t.wasWeak && (t.world.plan.diskFaults || t.world.plan.fullDisk) }
 
 func (w *world) newTopic() *topic {
 	t := &topic{world: w, number: len(w.topics), certain: true, level: proto.DurabilitySync}
@@ -52,17 +54,22 @@ func (w *world) newTopic() *topic {
 	switch w.random.IntN(6) {
 	case 0:
 		t.forgets = true
-		set("retention.bytes", fmt.Sprint(w.plan.segmentBytes*2))
+		set("retention.bytes", fmt.Sprint(max(1<<20, w.plan.segmentBytes*2)))
 	case 1:
 		set("retention.ms", "3600000") // longer than a run takes: nothing may go
 	}
 	for range 1 + w.random.IntN(3) {
-		l := &plog{world: w, topic: t, number: uint32(len(t.logs)), sent: map[uint32][]*attempt{}}
-		t.logs = append(t.logs, l)
-		w.ledger.logs = append(w.ledger.logs, l)
+		t.addLog()
 	}
 	w.topics = append(w.topics, t)
 	return t
+}
+
+func (t *topic) addLog() *plog {
+	l := &plog{world: t.world, topic: t, number: uint32(len(t.logs)), sent: map[uint32][]*attempt{}}
+	t.logs = append(t.logs, l)
+	t.world.ledger.logs = append(t.world.ledger.logs, l)
+	return l
 }
 
 // partition draws one that exists, or nil.

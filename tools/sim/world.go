@@ -34,19 +34,20 @@ type world struct {
 	builder  proto.BatchBuilder
 	attempts int64
 	wires    int64
-	lastID   int64 // highest producer id given out
+	ids      map[int64]bool // producer ids given out
 	counts   counts
 	errors   [128]int // by code
+	healed   bool
 	failed   error
 }
 
 // counts say how much a run has done.
 type counts struct {
-	requests, answers, acks, shown, ends, truncations, turns int
+	requests, answers, acks, shown, trims, ends, truncations, turns int
 }
 
 func newWorld(seed uint64, loud bool) *world {
-	w := &world{seed: seed, random: rand.New(rand.NewPCG(seed, 0x73696d)), clock: newClock(), lastID: -1}
+	w := &world{seed: seed, random: rand.New(rand.NewPCG(seed, 0x73696d)), clock: newClock(), ids: map[int64]bool{}}
 	w.trace.loud = loud
 	w.log = slog.New(&logWatch{world: w})
 	w.plan = newPlan(w.random)
@@ -126,6 +127,7 @@ func (w *world) run() (failed error) {
 		w.newConsumer(t.logs[w.random.IntN(len(t.logs))])
 	}
 	w.faults.begin()
+	w.admin.changeLater()
 	w.until(w.clock.monotonic+w.plan.time, nil)
 	if w.failed == nil {
 		w.finale()
@@ -162,10 +164,10 @@ func (w *world) corrupt(l *plog, e *proto.Error) {
 
 // tookProducerID holds producer ids to being new.
 func (w *world) tookProducerID(id int64) {
-	if id <= w.lastID {
-		w.fail("producer id %d was given out, and %d before", id, w.lastID)
+	if w.ids[id] {
+		w.fail("producer id %d was given out twice", id)
 	}
-	w.lastID = max(w.lastID, id)
+	w.ids[id] = true
 }
 
 // stoppedClean looks at what a node that has stopped still holds.
