@@ -127,6 +127,7 @@ type side struct {
 	args   []string // of pulsebench, but for --brokers
 	blind  bool     // an echo: nothing can be read back
 	keep   bool     // leave the topic
+	stall  bool     // nothing may go through: that is a finding, as in a sweep
 }
 
 // workload reads the arguments as the command that they begin with would.
@@ -173,7 +174,7 @@ func (b *bench) measure(ctx context.Context, s side) (*report.Result, error) {
 		// Also after a failure, and when ctx has ended: the broker may be somebody else's.
 		err = errors.Join(err, r.topic.Delete(context.WithoutCancel(ctx), w.brokers, core.Version))
 	}
-	if err == nil {
+	if err == nil && !(s.stall && result.Records == 0) {
 		err = judge(result)
 	}
 	if err != nil {

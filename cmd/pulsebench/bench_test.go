@@ -48,7 +48,7 @@ func TestCeilingMeasuresTheMachine(t *testing.T) {
 		t.Skip("the disk is measured on Linux only")
 	}
 	dir := t.TempDir()
-	code, stdout, stderr := call(t, "ceiling", "--dir", dir, "--runs", "2", "--duration", "5ms", "--file-size", "16MiB", "--connections", "2", "--json", "-")
+	code, stdout, stderr := call(t, "ceiling", "--dir", dir, "--runs", "2", "--duration", "50ms", "--file-size", "16MiB", "--connections", "2", "--json", "-")
 	if code != exitOK {
 		if strings.Contains(stderr, "invalid argument") {
 			t.Skip("this file system has no direct I/O")
@@ -73,7 +73,7 @@ func TestCeilingMeasuresTheMachine(t *testing.T) {
 
 func TestCompareIsAShareOfTheSameTurn(t *testing.T) {
 	dir, b := t.TempDir(), startFake(t)
-	args := []string{"compare", "--brokers", b.address(), "--dir", dir, "--runs", "3", "--duration", "20ms", "--warmup", "5ms",
+	args := []string{"compare", "--brokers", b.address(), "--dir", dir, "--runs", "3", "--duration", "200ms", "--warmup", "5ms",
 		"--partitions", "3", "--durability", "sync", "--record-size", "64", "--batch-records", "10", "--connections", "2", "--json", "-"}
 	code, stdout, stderr := call(t, args...)
 	if code != exitOK {
@@ -109,7 +109,7 @@ func TestSweepFindsAKneeAndDrawsIt(t *testing.T) {
 	picture := filepath.Join(t.TempDir(), "sweep.svg")
 	// Whatever this machine is busy with, anything that goes through at all is good, up to the last step.
 	code, stdout, stderr := call(t, "sweep", "--brokers", b.address(), "--partitions", "3", "--record-size", "64", "--batch-records", "10", "--connections", "2",
-		"--from", "5000", "--steps", "3", "--step-duration", "30ms", "--achieved", "0.01", "--p99-max", "1h", "--svg", picture, "--json", "-")
+		"--from", "5000", "--steps", "3", "--step-duration", "300ms", "--achieved", "0.01", "--p99-max", "1h", "--svg", picture, "--json", "-")
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -160,9 +160,9 @@ func TestEveryRowMeasures(t *testing.T) {
 	rows := slices.DeleteFunc(rowNames(), func(name string) bool {
 		return slices.Contains([]string{"batch-none", "batch-batch", "single-sync"}, name)
 	})
-	code, stdout, stderr := call(t, "table", "--program", program, "--dir", dir, "--out", out, "--runs", "1", "--duration", "30ms", "--warmup", "5ms",
+	code, stdout, stderr := call(t, "table", "--program", program, "--dir", dir, "--out", out, "--runs", "1", "--duration", "200ms", "--warmup", "50ms",
 		"--rows", strings.Join(rows, ","), "--fetch-size", "2MiB", "--tail-size", "2MiB", "--restart-size", "1MiB", "--restart-partitions", "5", "--idle-partitions", "10",
-		"--file-size", "16MiB", "--step-duration", "20ms", "--settle", "10ms", "--from", "100", "--p99-max", "1h", "--achieved", "0.001", "--steps", "2")
+		"--file-size", "16MiB", "--step-duration", "200ms", "--settle", "10ms", "--from", "100", "--p99-max", "1h", "--achieved", "0.001", "--steps", "2")
 	if code != exitOK {
 		if strings.Contains(stderr, "direct I/O: invalid argument") {
 			t.Skip("this file system has no direct I/O")

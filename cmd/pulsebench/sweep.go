@@ -120,7 +120,7 @@ func (sw *sweeper) run(ctx context.Context, b *bench, server *host.Server, args 
 		Environment: report.NewEnvironment(core.Version, folder)}
 	search := knee.Search{From: sw.from, Precision: sw.precision, StepsMax: sw.steps}
 	_, err := search.Find(func(rate float64) (bool, error) {
-		result, err := b.measure(ctx, side{server: server, args: with(args, fmt.Sprintf("--rate=%.0f", rate), "--duration="+sw.stepDuration.String())})
+		result, err := b.measure(ctx, side{server: server, stall: true, args: with(args, fmt.Sprintf("--rate=%.0f", rate), "--duration="+sw.stepDuration.String())})
 		if err != nil {
 			return false, fmt.Errorf("at %.0f records/s: %w", rate, err)
 		}
