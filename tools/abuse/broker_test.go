@@ -27,7 +27,6 @@ const (
 	// rssMax is the limit with the program itself and what the collector has not given back yet.
 	rssMax = memoryLimit + 96<<20
 
-	handshakeTimeout  = time.Second
 	keepalive         = time.Second
 	idleTimeout       = 3 * time.Second
 	slowReaderTimeout = time.Second
@@ -38,6 +37,9 @@ const (
 
 	logLinesMax = 5000
 )
+
+// handshakeTimeout is longer in the long form, so that all the idle connections are open together.
+var handshakeTimeout = time.Duration(pick(1, 30)) * time.Second
 
 // long asks for the long form of every case.
 var long = os.Getenv("ABUSE") == "long"
@@ -67,6 +69,7 @@ func startBroker(t *testing.T) *broker {
 		t.Skip("it starts a broker")
 	}
 	b := &broker{log: filepath.Join(t.TempDir(), "log"), data: filepath.Join(t.TempDir(), "in", "data")}
+	raiseDescriptors(uint64(pick(0, 24_000))) // the broker takes over what is allowed here
 	program := filepath.Join(t.TempDir(), "pulsemq")
 	build := exec.Command("go", "build", "-o", program, "./cmd/pulsemq")
 	build.Dir = "../.."
