@@ -260,7 +260,8 @@ func (f *fullness) recover(ctx context.Context) error {
 			}
 		}
 	}
-	if err := f.full(0); err != nil {
+	// A shard that has just started may have left no snapshot yet.
+	if err := eventually(ctx, fullDiskNotice, func() error { return f.full(0) }); err != nil {
 		return err
 	}
 	_, err := f.cast.verify(ctx)
