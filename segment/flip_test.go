@@ -89,9 +89,7 @@ func flipPlaces(fs *mem.FS, t *testing.T, name string) (places []int64) {
 	if path.Ext(name) == ".jnl" && allZero(raw[FileHeaderBytes:]) {
 		return []int64{9, 90} // one that was never used
 	}
-	for _, at := range []int64{0, 4, 6, 9, 30, 47, 70, 88, 150, FileHeaderBytes - 1} {
-		places = append(places, at)
-	}
+	places = append(places, 0, 4, 6, 9, 30, 47, 70, 88, 150, FileHeaderBytes-1)
 	last := int64(len(raw))
 	for last > 0 && raw[last-1] == 0 {
 		last--
