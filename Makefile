@@ -73,15 +73,16 @@ fuzz: ## Run every fuzz target for a while: make fuzz FOR=10m
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FOR) "$$package" || exit 1; \
 		done || exit 1; done
 
-ROUNDS ?= 30
-FAULTS ?= kill,term,pause
-SEED   ?= $(shell od -An -N4 -tu4 /dev/urandom)
+ROUNDS   ?= 100
+FAULTS   ?=
+SCENARIO ?=
+SEED     ?= $(shell od -An -N4 -tu4 /dev/urandom)
 
 .PHONY: chaos
-chaos: build ## Kill a broker under load again and again: make chaos ROUNDS=300 FAULTS=power,kill
-	@cd "$(ROOT)" && case "$(FAULTS)" in *power*) \
-		(cd tools/chaos/forgetful && go build -o "$(ROOT)/bin/forgetful" .) && set -- -forgetful bin/forgetful;; *) set --;; esac && \
-		go run ./tools/chaos -bin bin/pulsemq -rounds $(ROUNDS) -faults $(FAULTS) -seed $(SEED) "$$@"
+chaos: build ## Hurt a real broker in every way this machine allows: make chaos SCENARIO=full-disk, or ROUNDS=300 FAULTS=power,kill
+	@cd "$(ROOT)/tools/chaos/forgetful" && go build -o "$(ROOT)/bin/forgetful" .
+	@cd "$(ROOT)" && go build -o bin/chaos ./tools/chaos && \
+		bin/chaos -bin bin/pulsemq -forgetful bin/forgetful -rounds "$(ROUNDS)" -faults "$(FAULTS)" -scenario "$(SCENARIO)" -seed $(SEED)
 
 .PHONY: mutants
 mutants: ## Take each rule out of the source in turn; its test must fail: make mutants ONLY=journal

@@ -300,6 +300,8 @@ func (s *Session) handle(p []byte) {
 		s.listOffsets(h.RequestID, p)
 	case proto.CommandDescribeTopic:
 		s.describeTopic(h.RequestID, p)
+	case proto.CommandVerifyTopic:
+		s.verifyTopic(h.RequestID, p)
 	case proto.CommandSubscribe:
 		s.subscribe(h.RequestID, p)
 	case proto.CommandDeleteRecords:

@@ -6,10 +6,9 @@ import (
 	"github.com/pulsemq/pulsemq/core"
 )
 
-// fail begins the return of a log to its durable point, after a segment write or
-// sync failed. ended says that the active segment must not be written any more:
-// after a failed write or sync nobody knows what it holds behind its durable point.
-func (s *Store) fail(l *Log, err error, ended bool) {
+// fail begins the return of a log to its durable point, after something failed on
+// the way to its segment.
+func (s *Store) fail(l *Log, err error) {
 	if errors.Is(err, core.ErrDiskFull) {
 		s.diskFull(err)
 	} else {
@@ -19,7 +18,6 @@ func (s *Store) fail(l *Log, err error, ended bool) {
 		return
 	}
 	l.failure = err
-	l.failEnded = l.failEnded || ended
 	l.state = logFailing
 	if !l.inFailedList {
 		l.inFailedList = true
@@ -53,7 +51,8 @@ func (s *Store) settleFailed() {
 }
 
 // rollBack forgets every frame behind the durable point and opens a new
-// generation and term. Frames at or below it that the segment does not hold
+// generation and term, unless nothing was lost and nothing was written: a disk that
+// stays full does not raise the term with each try. Frames at or below it that the segment does not hold
 // durably are in the journal and in memory; they go to a new segment as copies,
 // which keep their generation.
 func (s *Store) rollBack(l *Log) {
@@ -73,15 +72,22 @@ func (s *Store) rollBack(l *Log) {
 	l.flushIndex, l.syncIndex = min(l.flushIndex, l.index), min(l.syncIndex, l.index)
 	l.unsynced, l.unsyncedSince = 0, 0
 	l.epochs.Truncate(next)
-	l.opening, l.openNeeded, l.recordNeeded = 0, true, false
-	core.Assert(l.term < core.TermMax, "terms fit a leader epoch")
-	l.term++
-	l.generation++
-	l.generationStart = next
-	if l.failEnded {
+	// Nobody knows what the segment holds behind its durable point: nothing, after a
+	// failed write, or what is to be written again, when its sync or its opening
+	// failed. Going on in it would leave a hole, or frames that are there twice.
+	g := l.active()
+	ended := g != nil && g.lastIndex > l.sealed.Index
+	if lost || ended { // else no index is written twice, and everything goes on as it was
+		l.opening, l.openNeeded, l.recordNeeded = 0, true, false
+		core.Assert(l.term < core.TermMax, "terms fit a leader epoch")
+		l.term++
+		l.generation++
+		l.generationStart = next
+	}
+	if ended {
 		s.endFailed(l)
 	}
-	l.failure, l.failEnded = nil, false
+	l.failure = nil
 	l.retryAt = s.mono + writerRetryNanos
 	l.state = logServing
 	if lost || !errors.Is(err, core.ErrDiskFull) {

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -219,6 +220,130 @@ func TestFailureTakesTheStateWithIt(t *testing.T) {
 		t.Error("no state is written any more")
 	}
 	r.stop()
+}
+
+// An extent that cannot be had, as on a full disk, and a file that cannot be opened leave no hole in the segment, no
+// frame in it twice and nothing in its index that is not there: what is durable is read from the disk, at once, after the
+// disk has recovered, and after a power cut.
+func TestFailedChainLeavesNoHole(t *testing.T) {
+	for _, kind := range []core.DiskOpKind{core.DiskAllocate, core.DiskOpen} {
+		for _, level := range []core.Durability{core.DurabilitySync, core.DurabilityBatch, core.DurabilityNone} {
+			for _, size := range []int{20 << 10, 100 << 10} {
+				t.Run(fmt.Sprintf("%s %s %d", kind, level, size), func(t *testing.T) { testFailedChain(t, kind, level, size) })
+			}
+		}
+	}
+}
+
+func testFailedChain(t *testing.T, kind core.DiskOpKind, level core.Durability, size int) {
+	r := newRig(t, func(o *rigOptions) {
+		o.store.FlushBytes, o.store.CacheBytes, o.store.OpenFiles, o.log.Durability = 64<<10, 1, 1, level
+	})
+	owners := r.serve(16, 17)
+	o := owners[0]
+	put := func() error { return o.tryAppend(1, size, level) }
+	for o.log.EndOffset() < 8 { // the segment is there, with frames that are not synced in it
+		if err := put(); err != nil {
+			t.Fatal(err)
+		}
+		r.settle()
+	}
+	err := error(nil) // EIO
+	if kind == core.DiskAllocate {
+		err = core.ErrDiskFull
+	}
+	if kind == core.DiskOpen {
+		for o.log.active().file != 0 { // another log's takes its place
+			owners[1].append(1, 100<<10)
+			r.settle()
+		}
+	}
+	fault := r.fs.Inject(&mem.Fault{Kind: kind, Path: "topics/*.log", Err: err})
+	for n := 0; fault.Hits() == 0; n++ {
+		if n == 200 {
+			t.Fatal("the fault did not come")
+		}
+		_ = put()
+		r.settle()
+	}
+	o.check(0)
+	for range 6 {
+		r.tick(2e9) // the rest after a failure
+		if err := put(); err != nil && !errors.Is(err, core.ErrDiskFull) {
+			t.Fatal(err)
+		}
+		r.settle()
+		o.check(0)
+	}
+	r.verify()
+	want, durable := o.history, o.log.DurableOffset()
+	r.crash(5, mem.CrashOptions{Data: mem.FateDrop, Entries: mem.FateDrop, InFlight: mem.FateDrop})
+	o = r.open(16)
+	r.open(17)
+	r.store.Start()
+	if len(o.log.Damaged()) > 0 {
+		t.Fatalf("called damaged: %+v", o.log.Damaged())
+	}
+	end := o.log.EndOffset()
+	if end < durable {
+		t.Fatalf("after the crash the log ends at %d, and %d was durable", end, durable)
+	}
+	var bytes []byte
+	for _, b := range want {
+		if b.next <= end {
+			bytes = append(bytes, b.bytes...)
+		}
+	}
+	if got, err := o.read(0, end, 256<<10); err != nil || string(got) != string(bytes) {
+		t.Fatalf("after the crash: %d bytes, want %d: %s (%v)", len(got), len(bytes), firstDifference(got, bytes), err)
+	}
+}
+
+// While the disk stays full, every try to write a segment fails before anything was
+// written. The segment goes on where it ended, without a hole, and the term is not
+// raised with each try: nothing was lost.
+func TestFullDiskLeavesNoHoles(t *testing.T) {
+	r := newRig(t, func(o *rigOptions) { o.log.SegmentBytes = 8 << 20 })
+	o := r.serve(16)[0]
+	o.append(1, 80<<10)
+	r.settle()
+	for range 10 {
+		o.append(1, 100<<10)
+		r.settle()
+	}
+	g := o.log.active()
+	position, segments := g.position, len(o.log.segments)
+	o.append(1, 40<<10) // goes through the journal, and to its segment when that is asked for
+	r.settle()
+	term := o.log.Term()
+	full := r.fs.Inject(&mem.Fault{Kind: core.DiskAllocate, Path: "topics*", Count: -1, Err: core.ErrDiskFull})
+	g.allocated = g.position // so that the next write needs an extent
+	for range 10 {
+		r.store.requestFlush(o.log, o.log.LastIndex())
+		r.tick(2e9)
+	}
+	if full.Hits() < 5 {
+		t.Fatalf("%d tries", full.Hits())
+	}
+	if o.log.Term() != term || len(o.rolled) > 0 {
+		t.Errorf("term %d after tries that lost nothing, %d before; rolled back %v", o.log.Term(), term, o.rolled)
+	}
+	r.fs.ClearFaults()
+	r.tick(2e9)
+	r.store.requestFlush(o.log, o.log.LastIndex())
+	r.tick(2e9)
+	if g := o.log.active(); len(o.log.segments) != segments || g.position <= position || g.position > position+64<<10 {
+		t.Errorf("the segment goes on at %d, it ended at %d; %d segments, %d before", g.position, position, len(o.log.segments), segments)
+	}
+	o.check(0)
+	r.stop()
+	r.verify()
+	r.kill(0)
+	history := o.history
+	o = r.open(16)
+	r.store.Start()
+	o.history = history
+	o.check(0)
 }
 
 // What stands behind the durable point of a failed segment is never read again,

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/pulsemq/pulsemq/core"
 )
@@ -78,11 +79,22 @@ func (j *indexJob) Run() {
 	}
 	defer f.Close()
 	j.rebuilt = true
-	if j.err = sc.Open(f, j.upTo, &j.header); j.err != nil {
-		return
+	if j.err = sc.Open(f, j.upTo, &j.header); j.err == nil {
+		j.index = NewIndex(j.header.BaseOffset, j.header.BaseIndex)
+		j.err = RebuildIndex(&sc, j.index)
 	}
-	j.index = NewIndex(j.header.BaseOffset, j.header.BaseIndex)
-	j.err = RebuildIndex(&sc, j.index)
+	j.err = unreadable(j.err)
+}
+
+// errUnreadable says that a segment's bytes could not be read, so that nobody knows
+// where its records are. It is not that the file could not be opened, which passes.
+var errUnreadable = errors.New("the segment cannot be read")
+
+func unreadable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errUnreadable, err)
 }
 
 // Done takes the index over on the shard.
@@ -105,7 +117,7 @@ func (j *indexJob) Done() {
 		g.indexFrom = FileHeaderBytes
 		g.indexUsed = s.mono
 		g.maxKnown, g.maxTimestamp = true, g.index.MaxTimestamp
-		s.noteHoles(g.log, j.holes)
+		s.noteHoles(g.log, g.path, j.holes, damageOfSegment)
 	}
 	for _, w := range j.waiters {
 		w.indexLoaded(j.err)
@@ -124,24 +136,5 @@ func (x *Index) prepend(before *Index) {
 	x.Entries = append(before.Entries, x.Entries...)
 	if len(x.Entries) > 0 && x.lastEntry == 0 {
 		x.lastEntry = before.lastEntry
-	}
-}
-
-// noteHoles takes over damage that a scan of a sealed segment found.
-func (s *Store) noteHoles(l *Log, holes []Hole) {
-	for _, h := range holes {
-		if h.OffsetFirst >= h.OffsetNext {
-			continue
-		}
-		known := false
-		for _, d := range l.damaged {
-			known = known || d.Start <= h.OffsetFirst && d.Next >= h.OffsetNext
-		}
-		if !known {
-			s.stats.Damages++
-			l.damaged = append(l.damaged, DamageRange{
-				Start: h.OffsetFirst, Next: h.OffsetNext, IndexFirst: h.IndexFirst, IndexNext: h.IndexNext, Cause: h.Cause,
-			})
-		}
 	}
 }

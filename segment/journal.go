@@ -82,7 +82,8 @@ type journal struct {
 
 	groups   []*journalGroup // idle ones
 	inFlight int
-	syncing  bool // a sync, of a group or bare, is in flight
+	flight   []*journalGroup // those in flight, in order of their sequences
+	syncing  bool            // a sync, of a group or bare, is in flight
 
 	syncWanted bool
 	bare       bareSync
@@ -419,6 +420,7 @@ func (j *journal) submit(g *journalGroup) bool {
 	}
 	j.held = nil
 	j.inFlight++
+	j.flight = append(j.flight, g)
 	if g.sync {
 		j.syncing = true
 		j.syncWanted = false
@@ -435,9 +437,20 @@ func (g *journalGroup) Complete(op *core.DiskOp) {
 		j.err = fmt.Errorf("%w: %s at %d of %s, group %d: %w", ErrJournalFailed, op.Kind, g.write.Offset, j.current.path, g.sequence, op.Err)
 		j.store.log.Error("the journal failed; nothing in doubt is acked", "error", j.err)
 	}
-	if g.waiting > 0 {
-		return
+	// A group counts as written when those before it are: replay stops at the first
+	// gap, so a later one that overtook them would be lost with them.
+	for len(j.flight) > 0 && j.flight[0].waiting == 0 {
+		first := j.flight[0]
+		n := copy(j.flight, j.flight[1:])
+		j.flight[n] = nil
+		j.flight = j.flight[:n]
+		first.ended()
 	}
+}
+
+// ended takes note that the group and all before it are where they were to go.
+func (g *journalGroup) ended() {
+	j := g.journal
 	j.inFlight--
 	if g.sync {
 		j.syncing = false
@@ -459,9 +472,8 @@ func (g *journalGroup) Complete(op *core.DiskOp) {
 			j.unsyncedLogs = append(j.unsyncedLogs, l)
 		}
 	}
-	if g.sequence > j.written {
-		j.written = g.sequence // an earlier one may still be in flight; it is not synced before both are
-	}
+	core.Assert(g.sequence > j.written, "groups end in order")
+	j.written = g.sequence
 	if g.sync {
 		j.syncedTo(g.sequence)
 	}

@@ -175,7 +175,7 @@ func (r *recovery) readHeader(g *segment, size int64) (keep bool, err error) {
 	b = b[:n]
 	want := g.header
 	h, err := ParseFileHeader(b)
-	g.position, g.allocated = max(alignUp(size), FileHeaderBytes), size
+	g.position, g.allocated = max(alignUp(size), FileHeaderBytes), alignUp(size)
 	if err == nil {
 		if h.Kind != FileSegment {
 			return false, fmt.Errorf("%w: %s is of kind %d", ErrFileForeign, g.path, h.Kind)
@@ -193,6 +193,9 @@ func (r *recovery) readHeader(g *segment, size int64) (keep bool, err error) {
 		return true, nil
 	}
 	if len(b) < FileHeaderBytes+2*FrameHeaderBytes || allZero(b[FileHeaderBytes:FileHeaderBytes+2*FrameHeaderBytes]) {
+		if !zerosBehind(f, size) {
+			return false, fmt.Errorf("%s: %w, and its first write is damaged too, but there is more behind it; nothing says how it belongs to the log", g.path, err)
+		}
 		if readErr != nil && n < int(min(size, int64(cap(b)))) {
 			return false, fmt.Errorf("%s: %w", g.path, readErr)
 		}
@@ -218,19 +221,32 @@ func (r *recovery) readHeader(g *segment, size int64) (keep bool, err error) {
 	return true, f.Sync()
 }
 
+// zerosBehind says whether a segment's file holds nothing behind its header and its
+// first write. A block that cannot be read may hold anything.
+func zerosBehind(f core.File, size int64) bool {
+	var w scanWindow
+	w.reset(f, size)
+	for at := int64(FileHeaderBytes); at < size; at += scanWindowBytes {
+		if !allZero(w.view(at, scanWindowBytes)) {
+			return false
+		}
+	}
+	return w.unreadable == 0
+}
+
 // findState chooses the newest valid state that the log still reaches.
 func (r *recovery) findState() error {
 	s, l := r.store, r.log
 	l.start = r.found.checkpoint.LogStart
-	if len(l.segments) == 0 {
-		return l.owner.Restore(nil)
-	}
-	want := l.segments[0].header
+	want := l.newSegment(0, 0, 0, 0).header
 	state, bad, err := LatestValidState(s.ports.FS, l.id.dir(), &want, r.usable)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // a folder comes with the first segment
+	}
 	for _, c := range bad {
 		s.log.Warn("a state file is damaged; an older one and the log take its place", "log", l.id.String(), "file", c.Name, "error", c.Err)
 	}
-	whole := l.segments[0].header.BaseIndex <= 1
+	whole := len(l.segments) == 0 || l.segments[0].header.BaseIndex <= 1
 	switch {
 	case err != nil && !errors.Is(err, ErrStateUnusable):
 		return err
@@ -252,9 +268,15 @@ func (r *recovery) findState() error {
 	return l.owner.Restore(state.Owner)
 }
 
+// usable says whether the log can go on from a state. One whose segment is gone, or
+// cut short, still says that everything up to it was durable.
 func (r *recovery) usable(st *State) bool {
+	if r.dead(st.Index, st.Generation) {
+		return false
+	}
+	r.noteDurable(st.Index, st.NextOffset)
 	g := r.log.segmentNumbered(st.Segment)
-	return g != nil && st.Position <= g.position && !r.dead(st.Index, st.Generation)
+	return g != nil && st.Position <= g.position
 }
 
 func (l *Log) segmentNumbered(n core.SegmentNumber) *segment {
@@ -295,9 +317,8 @@ func (r *recovery) scanSegments() error {
 			from++
 		}
 	}
-	var sc Scanner
 	for i := from; i < len(l.segments); i++ {
-		if err := r.scanSegment(&sc, i); err != nil {
+		if err := r.scanSegment(&r.store.replay.scanner, i); err != nil {
 			return err
 		}
 	}

@@ -100,17 +100,14 @@ func (r *recovery) damage(first, next core.Index, start, end core.Offset) {
 			d.Cause = h.Cause
 		}
 	}
-	l.damaged = append(l.damaged, d)
-	r.store.stats.Damages++
-	r.store.log.Error("a log is damaged below its durable point", "log", l.id.String(), "offsets", fmt.Sprintf("[%d, %d)", start, end), "cause", d.Cause)
+	r.store.noteDamage(l, d, damageOfLog)
 }
 
 // handOn replays the frames to the owner and builds the indexes on the way.
 func (r *recovery) handOn() error {
 	s, l := r.store, r.log
-	var source frameSource
-	source.init(s)
-	defer source.close()
+	source := &s.replay.source
+	defer source.segments.close() // it is about to be cut, or written to
 	for i := range r.accepted {
 		f := &r.accepted[i]
 		h, payload, err := source.frame(f)
@@ -145,13 +142,22 @@ func (r *recovery) handOn() error {
 		l.owner.Replay(&h, payload)
 		l.stateBytes += int64(FrameHeaderBytes + len(payload))
 	}
+	s.stats.RecoveredFrames += uint64(len(r.accepted))
 	s.stats.RecoveredBytes += uint64(l.stateBytes)
 	return nil
 }
 
-// frameSource reads frames back from where they were located.
+// frameSource reads frames back from where they were located. It keeps its windows
+// from log to log: the journal holds the frames of many partitions side by side.
 type frameSource struct {
-	store  *Store
+	store    *Store
+	journal  sourceFile
+	segments sourceFile
+	window   *scanWindow // that holds the frame of the last call
+}
+
+// sourceFile is an open file and the window over it.
+type sourceFile struct {
 	window scanWindow
 	file   core.File
 	path   string
@@ -160,34 +166,56 @@ type frameSource struct {
 func (x *frameSource) init(s *Store) { x.store = s }
 
 func (x *frameSource) close() {
-	if x.file != nil {
-		x.file.Close()
-		x.file = nil
+	x.journal.close()
+	x.segments.close()
+}
+
+func (y *sourceFile) close() {
+	if y.file != nil {
+		y.file.Close()
+		y.file, y.path = nil, ""
 	}
 }
 
+// open makes the file ready to be read. Its content must not change while it is open.
+func (y *sourceFile) open(files core.FS, name string) error {
+	if name == y.path && y.file != nil {
+		return nil
+	}
+	y.close()
+	file, err := files.OpenRead(name)
+	if err != nil {
+		return err
+	}
+	size, err := file.Size()
+	if err != nil {
+		file.Close()
+		return err
+	}
+	y.file, y.path = file, name
+	y.window.reset(file, size)
+	y.window.sparse()
+	return nil
+}
+
 func (x *frameSource) frame(f *located) (FrameHeader, []byte, error) {
-	name := ""
+	y, name := &x.journal, ""
 	if f.segment != nil {
-		name = f.segment.path
+		y, name = &x.segments, f.segment.path
 	} else {
 		name = JournalPath(x.store.folder.layout, x.store.shard, f.file)
 	}
-	if name != x.path || x.file == nil {
-		x.close()
-		file, err := x.store.ports.FS.OpenRead(name)
-		if err != nil {
-			return FrameHeader{}, nil, err
-		}
-		size, err := file.Size()
-		if err != nil {
-			file.Close()
-			return FrameHeader{}, nil, err
-		}
-		x.file, x.path = file, name
-		x.window.reset(file, size)
+	if err := y.open(x.store.ports.FS, name); err != nil {
+		return FrameHeader{}, nil, err
 	}
-	h, payload, err := ParseFrame(x.window.view(f.position, FrameHeaderBytes+int(f.bytes)))
+	x.window = &y.window
+	b := y.window.view(f.position, FrameHeaderBytes+int(f.bytes))
+	if f.mended && len(b) >= FrameHeaderBytes {
+		if _, err := ParseFrameHeader(b); err != nil {
+			mendHeader(b, 8, frameHeaderCRC) // in the window, so that copies of the frame are whole
+		}
+	}
+	h, payload, err := ParseFrame(b)
 	if err != nil {
 		return h, nil, fmt.Errorf("%s at %d: %w", name, f.position, err)
 	}

@@ -13,11 +13,10 @@ import (
 // later, as copies, like any tail. More than a tail's worth is written at once.
 func (r *recovery) loadTail() error {
 	s, l := r.store, r.log
-	var source frameSource
-	source.init(s)
-	defer source.close()
+	source := &s.replay.source
+	defer source.segments.close()
 	if hole := r.findHole(); hole >= 0 {
-		return r.rewrite(&source, hole)
+		return r.rewrite(source, hole)
 	}
 	end, index := l.end, l.index
 	for i := range r.accepted {

@@ -35,7 +35,8 @@ type rigOptions struct {
 	driver mem.DriverOptions
 	slabs  core.SlabSource
 	shard  core.ShardID
-	said   *slog.Logger // nil discards
+	said   *slog.Logger
+	files  func(core.FS) core.FS // what the store sees instead of the disk's blocking view
 }
 
 type rigClock struct{ wall, mono int64 }
@@ -104,14 +105,18 @@ func (r *rig) start() {
 func (r *rig) tryStart() error {
 	r.owners = make(map[core.PartitionID]*rigOwner)
 	r.workers = rigWorkers{}
-	folder, err := OpenFolder(r.fs, r.options.folder)
+	var files core.FS = r.fs
+	if r.options.files != nil {
+		files = r.options.files(r.fs)
+	}
+	folder, err := OpenFolder(files, r.options.folder)
 	if err != nil {
 		return err
 	}
 	r.folder = folder
 	r.driver = r.fs.Driver(r.options.driver)
 	r.store, err = OpenStore(folder, r.options.shard, Ports{
-		Disk: r.driver, FS: r.fs, Clock: r.clock, Workers: &r.workers, Slabs: r.options.slabs, Log: r.options.said,
+		Disk: r.driver, FS: files, Clock: r.clock, Workers: &r.workers, Slabs: r.options.slabs, Log: r.options.said,
 	}, r.options.store)
 	return err
 }

@@ -138,6 +138,7 @@ func (s *Store) writeState(l *Log, c *chunk) {
 		s.stats.StatesWritten++
 		l.stateIndex = w.State.Index
 		g.statePoint, g.stateVerified = w.State.Index, true
+		l.forgetBlemish(w.Path())
 	}
 	s.submitSmall(w)
 }

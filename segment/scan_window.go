@@ -14,6 +14,7 @@ type scanWindow struct {
 	r          io.ReaderAt
 	size       int64
 	buf        []byte // the window's memory
+	ahead      int    // how much the next read takes at least; 0: scanWindowBytes
 	start      int64  // file position of buf[0], a multiple of the disk's unit
 	have       int    // valid bytes of buf
 	err        error  // the last read error
@@ -25,6 +26,12 @@ type scanWindow struct {
 func (w *scanWindow) reset(r io.ReaderAt, size int64) {
 	*w = scanWindow{r: r, size: size, buf: w.buf, badFirst: -1, badLast: -1}
 }
+
+// windowAheadMin is what a window that is read here and there begins with.
+const windowAheadMin = 16 << 10
+
+// sparse makes the reads small until they follow one another.
+func (w *scanWindow) sparse() { w.ahead = windowAheadMin }
 
 // view returns n bytes from a position, fewer at the file's end. The bytes are
 // good until the next call that leaves the window.
@@ -43,12 +50,21 @@ func (w *scanWindow) view(at int64, n int) []byte {
 // fill reads the window that begins at the block of a position.
 func (w *scanWindow) fill(at int64, n int) {
 	start := at &^ (core.DiskAlignment - 1)
-	want := max(int(alignUp(at+int64(n))-start), min(scanWindowBytes, int(min(alignUp(w.size), 1<<30))))
+	least := scanWindowBytes
+	if w.ahead != 0 {
+		if start >= w.start && start <= w.start+int64(w.have) {
+			w.ahead = min(2*w.ahead, scanWindowBytes)
+		} else {
+			w.ahead = windowAheadMin
+		}
+		least = w.ahead
+	}
+	want := max(int(alignUp(at+int64(n))-start), min(least, int(min(alignUp(w.size-start), 1<<30))))
 	if len(w.buf) < want {
 		w.buf = make([]byte, want)
 	}
 	w.start = start
-	w.have = int(min(int64(len(w.buf)), w.size-start))
+	w.have = int(min(int64(want), w.size-start))
 	b := w.buf[:w.have]
 	if got, err := w.r.ReadAt(b, start); got < len(b) {
 		w.refill(b, got, err)

@@ -3,18 +3,24 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"strings"
 
 	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/proto"
 )
 
 // Scrub is the worker job that reads a stretch of a sealed segment again, so that
-// a disk that forgets is found out while there is still another copy. It reads
-// at most about BytesMax and says where the next stretch begins; how often
-// stretches run is the budget's business.
+// a disk that forgets is found out while there is still another copy: every frame,
+// the checksum of every batch in it, and with the last stretch the segment's index
+// and state. It reads at most about BytesMax and says where the next stretch
+// begins; how often stretches run is the budget's business.
 type Scrub struct {
 	Files  core.FS
 	Path   string
 	Header FileHeader // of the segment
+	// Indexed says that the segment has ended, so that its index file should stand for it.
+	Indexed bool
 	// From is where to begin: the zero value is the first frame. End is the segment's sealed end.
 	From, End SealedPoint
 	BytesMax  int64
@@ -31,10 +37,43 @@ type Scrub struct {
 	// Err says that the file cannot be read as a segment at all: it is missing, its
 	// header is bad, or it belongs elsewhere.
 	Err error
+	// IndexErr and StateErr say what is wrong with the index and the state beside the
+	// segment; that there is none is not wrong.
+	IndexErr, StateErr error
 }
 
 // Run reads the stretch.
 func (j *Scrub) Run() {
+	j.readFrames()
+	if j.Finished && j.Err == nil {
+		j.readBeside()
+	}
+}
+
+// uncached is a file that can be read past the system's cache. What the cache
+// still holds says nothing about the disk.
+type uncached interface {
+	// Uncache drops a range from the cache.
+	Uncache(offset, length int64)
+}
+
+// readBeside checks the files that were made from the segment.
+func (j *Scrub) readBeside() {
+	stem := strings.TrimSuffix(j.Path, LogExtension)
+	if j.Indexed {
+		_, err := LoadIndex(j.Files, stem+IndexExtension, &j.Header, j.End)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrIndexStale) {
+			j.IndexErr = err
+		}
+	}
+	owner := j.Header
+	if _, err := loadState(j.Files, stem+StateExtension, &owner, j.Header.BaseOffset); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		j.StateErr = err
+	}
+}
+
+// readFrames walks the frames of the stretch.
+func (j *Scrub) readFrames() {
 	f, err := j.Files.OpenRead(j.Path)
 	if err != nil {
 		j.Err, j.Finished = fmt.Errorf("scrub: %w", err), true
@@ -56,7 +95,14 @@ func (j *Scrub) Run() {
 		s.Seek(j.From)
 	}
 	start := j.Next.Position
+	if u, ok := f.(uncached); ok {
+		u.Uncache(start, j.BytesMax+scanWindowBytes)
+		defer func() { u.Uncache(start, j.BytesRead+scanWindowBytes) }()
+	}
+	var batches []Hole
+	defer func() { j.Holes = append(j.Holes, batches...) }()
 	for s.Next() {
+		batches = appendBadBatches(batches, &s)
 		j.Next.Position = s.Position + FrameHeaderBytes + int64(s.Frame.Bytes)
 		if frameIndexed(s.Frame.Kind) {
 			j.Next.Index, j.Next.NextOffset = s.Frame.Index, s.Frame.Next()
@@ -93,6 +139,30 @@ func (j *Scrub) Run() {
 // Done hands the outcome to the owner.
 func (j *Scrub) Done() { j.Ended(j) }
 
+// appendBadBatches checks the producers' own checksums inside a frame that is as it
+// was written: what was wrong before it got its frame is found only by them.
+func appendBadBatches(holes []Hole, s *Scanner) []Hole {
+	if s.Frame.Kind != FrameData {
+		return holes
+	}
+	hole := func(at int, base, next core.Offset, err error) {
+		start := s.Position + FrameHeaderBytes + int64(at)
+		holes = append(holes, Hole{Start: start, End: s.Position + FrameHeaderBytes + int64(s.Frame.Bytes), Cause: err,
+			IndexFirst: s.Frame.Index, IndexNext: s.Frame.Index + 1, OffsetFirst: base, OffsetNext: next})
+	}
+	last := s.Frame.BaseOffset
+	if err := eachBatch(s.Payload, func(at int, b proto.Batch) error {
+		last = core.Offset(b.NextOffset())
+		if err := b.ValidateCRC(); err != nil {
+			hole(at, core.Offset(b.BaseOffset()), last, err)
+		}
+		return nil
+	}); err != nil {
+		hole(0, last, s.Frame.Next(), err)
+	}
+	return holes
+}
+
 // ScrubBudget spreads scrubbing evenly over time: so many bytes per second, and
 // never more saved up than one second's worth or one stretch.
 type ScrubBudget struct {
@@ -107,8 +177,8 @@ type ScrubBudget struct {
 // not yet. What a stretch really read is given to Spend.
 func (b *ScrubBudget) Take(monotonic int64) int64 {
 	if b.last != 0 {
-		elapsed := min(max(monotonic-b.last, 0), 1e9)
-		b.saved = min(b.saved+elapsed*b.BytesPerSecond/1e9, max(b.BytesPerSecond, b.StretchBytes))
+		elapsed := float64(min(max(monotonic-b.last, 0), 1e9)) / 1e9
+		b.saved = min(b.saved+int64(elapsed*float64(b.BytesPerSecond)), max(b.BytesPerSecond, b.StretchBytes))
 	}
 	b.last = monotonic
 	if b.saved < b.StretchBytes {

@@ -34,6 +34,8 @@ type segment struct {
 	statePoint    core.Index // of its .state file; 0 none
 	stateVerified bool       // written and read back by this process, or found valid
 	ended         bool       // nothing is written to it any more
+	returning     bool       // what is reserved behind its end is being given back: no writes
+	idleExtent    bool       // that was given back: the next extent is a small one
 	removing      bool
 	removed       bool
 	readers       int // reads in flight; the file is not removed under them

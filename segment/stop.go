@@ -16,13 +16,15 @@ func (s *Store) stopStep() {
 		return
 	}
 	idle := len(s.placeList) == 0 && len(s.failedList) == 0 && len(s.jobs) == 0 && len(s.dropping) == 0
-	for _, l := range s.logs {
-		if !s.stopLog(l) {
+	// A log that is not in the list holds nothing in memory. A walk over the map would
+	// hand the work to the disk in another order in every run.
+	for _, l := range s.activeList {
+		if l.state != logDropped && !s.stopLog(l) {
 			idle = false
 		}
 	}
 	j := s.journal
-	if !idle || j.inFlight > 0 || j.syncing || j.held != nil || j.closing != nil {
+	if !idle || j.inFlight > 0 || j.syncing || j.held != nil || j.closing != nil || !s.returnExtents() {
 		return
 	}
 	j.closing = s.closeGroup

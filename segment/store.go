@@ -48,6 +48,7 @@ type Store struct {
 	lookups     []*timeLookup // to be gone on with
 	jobs        []core.Job    // that no worker had room for
 	dropping    []*Log
+	extents     extentReturn
 	kickRemoval []*segment
 	compactor   compactor
 	scrubber    scrubber
@@ -70,17 +71,18 @@ func OpenStore(folder *Folder, shard core.ShardID, ports Ports, options Options)
 	}
 	s.wall, s.mono = ports.Clock.Now(), ports.Clock.Monotonic()
 	s.slotSeed = folder.salt()
-	s.files.store = s
+	s.files.store, s.files.most = s, s.options.OpenFiles
 	s.cache.store = s
 	replay, err := replayJournal(folder, shard, s.log)
 	if err != nil {
 		return nil, err
 	}
 	s.replay = replay
+	replay.source.init(s)
 	if s.journal, err = openJournal(s, replay); err != nil {
 		return nil, err
 	}
-	s.stats.JournalDamages += uint64(replay.damages)
+	s.stats.JournalDamages += uint64(replay.damages + replay.mended)
 	if !replay.clean {
 		s.stats.UncleanStarts++
 	}
@@ -100,8 +102,17 @@ func (s *Store) Log(id core.PartitionID) *Log { return s.logs[id] }
 func (s *Store) Start() {
 	core.Assert(!s.started, "a store starts once")
 	s.started = true
+	if r := s.replay; !r.clean && r.sequence > 0 {
+		// Also when nothing was cut: who looks at a start after a crash wants to read that it
+		// was one, and what came back.
+		s.log.Info("recovered after an end that was not clean", "logs", len(s.logs), "frames", s.stats.RecoveredFrames, "bytes", s.stats.RecoveredBytes,
+			"torn_groups", r.tornGroups, "tails_cut", s.stats.TailsCut, "damages", s.stats.Damages+s.stats.JournalDamages,
+			"took_ms", (s.ports.Clock.Monotonic()-s.mono)/1e6)
+	}
+	s.replay.source.close()
 	s.replay = nil
 	s.journal.start()
+	s.scrubStart()
 }
 
 // Err is not nil once a journal write or sync has failed. Nothing in doubt is
@@ -136,6 +147,9 @@ func (s *Store) newLog(id LogIdentity, o LogOptions, owner LogOwner) *Log {
 func (s *Store) SetOptions(l *Log, o LogOptions) {
 	raised := o.Durability > l.options.Durability
 	l.options = o.withDefaults()
+	if len(l.segments) > 0 {
+		s.activate(l) // the new settings may want something removed of a log at rest
+	}
 	if raised {
 		s.requestSyncAll(l)
 	}

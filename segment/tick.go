@@ -50,6 +50,7 @@ func (s *Store) Tick(now int64) {
 		}
 		s.activeNext++
 	}
+	s.submitExtents()
 	s.compactTick()
 	s.scrubTick()
 }
@@ -133,6 +134,9 @@ func (s *Store) rest(l *Log) bool {
 	}
 	l.tailBytes = tailBytesMin
 	held := false
+	if g := l.active(); g != nil && !s.returnExtent(g) {
+		held = true
+	}
 	for _, g := range l.segments {
 		if g.users > 0 || g.indexJob != nil || g.readers > 0 {
 			held = true

@@ -39,6 +39,8 @@ type run struct {
 	template *payload.Template // of raw batches; nil with --sdk
 	ledger   *ledger.Ledger
 	busy     time.Duration // processor time of what is measured
+
+	serverBusy time.Duration // the same of the other side, when it is known
 }
 
 // open finds or creates the topic and notes where its logs end.
@@ -94,6 +96,14 @@ func (r *run) readingSpec() load.ReadingSpec {
 	}
 }
 
+// serverNow is the processor time of the other side so far; 0 when it is not known.
+func (r *run) serverNow() time.Duration {
+	if r.serverTime == nil {
+		return 0
+	}
+	return r.serverTime()
+}
+
 // watch shows on a terminal what tallies come to while do runs, and notes the processor time that it takes.
 func (r *run) watch(what string, tallies []*load.Tally, do func() error) error {
 	progress := report.StartProgress(report.Terminal(r.err), what, func() (records, errors int64) {
@@ -104,8 +114,8 @@ func (r *run) watch(what string, tallies []*load.Tally, do func() error) error {
 		return records, errors
 	})
 	defer progress.Stop()
-	before := report.ProcessorTime()
+	before, serverBefore := report.ProcessorTime(), r.serverNow()
 	err := do()
-	r.busy = report.ProcessorTime() - before
+	r.busy, r.serverBusy = report.ProcessorTime()-before, r.serverNow()-serverBefore
 	return err
 }

@@ -44,6 +44,7 @@ type workload struct {
 	sdk        bool
 
 	partitions   uint32
+	replicas     uint16
 	durability   string
 	acksText     string
 	recordSize   string
@@ -66,6 +67,10 @@ type workload struct {
 	run         payload.Run
 	clock       load.Clock
 	environment report.Environment
+
+	// What compare and sweep set.
+	blind      bool                 // nothing is kept that could be read back
+	serverTime func() time.Duration // processor time of the other side; nil when nobody can say
 }
 
 // addShared declares the flags that every command has.
@@ -74,6 +79,7 @@ func (w *workload) addShared(cmd *cobra.Command) {
 	flags.StringVar(&w.brokers, "brokers", brokersDefault, "brokers to ask first: `HOST:PORT,HOST:PORT` or mq://HOST:PORT,...")
 	flags.StringVar(&w.topic, "topic", topicDefault, "`name` of the topic; created when it is missing")
 	flags.Uint32Var(&w.partitions, "partitions", 0, "partitions of the topic; one that exists must have as many (default: what it has, or the broker's default)")
+	flags.Uint16Var(&w.replicas, "replicas", 0, "replicas of each partition; a topic that exists must have as many (default: what it has, or the broker's default)")
 	flags.StringVar(&w.durability, "durability", "", "sync, batch or none: setting of the topic; one that exists must have it (default: what it has, or the broker's default)")
 	flags.StringVar(&w.recordSize, "record-size", recordSizeDefault, fmt.Sprintf("`size` of each record's value, as 256 or 1KB; at least %d", payload.MarkBytes))
 	flags.IntVar(&w.batchRecords, "batch-records", batchDefault, "records in each batch; with --sdk the most of them (there the default is the client's)")
@@ -215,7 +221,7 @@ func (w *workload) validateClient() (faults []error) {
 
 // topicSpec is the topic that the flags ask for.
 func (w *workload) topicSpec() load.TopicSpec {
-	return load.TopicSpec{Name: w.topic, Partitions: w.partitions, Durability: w.durability}
+	return load.TopicSpec{Name: w.topic, Partitions: w.partitions, Replicas: w.replicas, Durability: w.durability}
 }
 
 // senders is how many producers write down what they send.

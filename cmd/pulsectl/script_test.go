@@ -13,8 +13,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,6 +36,7 @@ import (
 //	bytes FILE HEX          make a file of any bytes
 //	same FILE FILE          both have the same lines, in any order
 //	flip FILE TEXT          flip a bit of the only place in the file that holds the text; FILE may have *
+//	logged COUNT PATTERN    so many lines of the running broker's log match; waits for the first
 //	page STATUS PATH        get a page of the operators' port, which has to have the status
 
 const (
@@ -63,6 +66,7 @@ func TestScripts(t *testing.T) {
 			"exits":  cmdExits,
 			"page":   cmdPage,
 			"flip":   cmdFlip,
+			"logged": cmdLogged,
 		},
 	})
 }
@@ -85,7 +89,7 @@ type brokerKey struct{}
 type scriptBroker struct {
 	program, data string
 	cmd           *exec.Cmd
-	log           bytes.Buffer
+	log           logBuffer
 	logged        chan struct{} // closed when the log has ended
 }
 
@@ -234,12 +238,53 @@ func cmdFlip(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(err)
 		if at := bytes.Index(b, []byte(args[1])); at >= 0 {
 			flipped++
-			b[at] ^= 1
-			ts.Check(os.WriteFile(name, b, 0o666))
+			f, err := os.OpenFile(name, os.O_WRONLY, 0) // in place: a broker may have it open
+			ts.Check(err)
+			_, err = f.WriteAt([]byte{b[at] ^ 1}, int64(at))
+			ts.Check(errors.Join(err, f.Close()))
 		}
 	}
 	if flipped != 1 {
 		ts.Fatalf("%q stands in %d of the files %s", args[1], flipped, args[0])
+	}
+}
+
+// logBuffer is what a broker has logged so far.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func (b *logBuffer) Reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.text.Reset()
+}
+
+func cmdLogged(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	pattern, err := regexp.Compile("(?m)^.*" + args[1])
+	ts.Check(err)
+	b := ts.Value(brokerKey{}).(*scriptBroker)
+	count := 0
+	for deadline := time.Now().Add(10 * time.Second); count == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		count = len(pattern.FindAllString(b.log.String(), -1))
+	}
+	if count != want {
+		ts.Fatalf("%d lines match %s, wants %d:\n%s", count, args[1], want, b.log.String())
 	}
 }
 

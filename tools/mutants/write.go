@@ -109,9 +109,9 @@ var writeMutants = []mutant{
 	{
 		Name:  "failed-write-ends-segment",
 		Rule:  "After a failed write or sync its segment is not written any more, and the sync is not tried again.",
-		File:  "segment/writer.go",
-		Find:  "		s.fail(l, err, failed.Kind != core.DiskAllocate)\n",
-		Put:   "		s.fail(l, err, false)\n",
+		File:  "segment/failure.go",
+		Find:  "	ended := g != nil && g.lastIndex > l.sealed.Index\n",
+		Put:   "	ended := g != nil && false\n",
 		Tests: []string{"segment.TestFailedSegmentSyncRollsBack", "segment.TestFailedSegmentWriteRollsBack"},
 	},
 	{
