@@ -118,16 +118,20 @@ func TestRecyclingWaitsForItsCheckpoint(t *testing.T) {
 	quiet.appendAt(core.DurabilitySync, 3, 50)
 	r.settle()
 	durable := quiet.log.DurableOffset()
-	cuts := 0
+	cuts, wait := 0, 0
 	for i := 0; r.store.stats.JournalRecycles < 6; i++ {
 		if i > 20_000 {
 			t.Fatalf("%d recycles", r.store.stats.JournalRecycles)
 		}
 		driver.append(2, 3000)
 		r.turn()
-		if r.store.journal.recycle.file == nil && !r.store.journal.prepare.busy {
+		if r.store.journal.recycle.file != nil || r.store.journal.prepare.busy {
+			wait = 3 // and a little longer: what was in flight has happened then
+		}
+		if wait == 0 {
 			continue
 		}
+		wait--
 		cuts++
 		c := r.branch(r.fs.Crash(1, dropAll))
 		if o := c.open(16); o.log.EndOffset() < durable || len(o.log.Damaged()) > 0 {

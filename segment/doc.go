@@ -6,7 +6,7 @@
 // A data folder:
 //
 //	data/
-//	  meta/                                    identity, layout, list of journal files
+//	  meta/                                    identity, layout, list of journal files; a copy of each
 //	  layout-L/shard-NN/journal-NNNN.jnl       fixed size, pre-zeroed, recycled
 //	  topics/<topic id>/<partition>/<20-digit base offset>-<10-digit segment number>.log .index .state
 //

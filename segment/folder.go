@@ -106,6 +106,9 @@ func OpenFolder(files core.FS, o FolderOptions) (*Folder, error) {
 	if err := d.loadLayout(); err != nil {
 		return nil, err
 	}
+	if err := d.mendMeta(); err != nil {
+		return nil, err
+	}
 	if err := d.removeOtherLayouts(); err != nil {
 		return nil, err
 	}
@@ -288,45 +291,6 @@ func (d *Folder) salt() uint64 {
 		panic("no random numbers: " + err.Error())
 	}
 	return binary.BigEndian.Uint64(b[:])
-}
-
-// saveMeta replaces a file of meta/ as a whole: written aside, synced, moved.
-func (d *Folder) saveMeta(name string, layout uint32, body []byte) error {
-	if err := writeFile(d.fs, name+newSuffix, d.metaFile(layout, body), true); err != nil {
-		return err
-	}
-	if err := d.fs.Rename(name+newSuffix, name); err != nil {
-		return err
-	}
-	return d.fs.SyncDir(MetaDir)
-}
-
-// metaFile is a file of meta/ around its body.
-func (d *Folder) metaFile(layout uint32, body []byte) []byte {
-	h := FileHeader{Kind: FileMeta, Incarnation: d.Incarnation, Layout: layout}
-	b := make([]byte, FileHeaderBytes, FileHeaderBytes+len(body)+4)
-	h.Put(b)
-	b = append(b, body...)
-	return binary.BigEndian.AppendUint32(b, crcOf(b[FileHeaderBytes:]))
-}
-
-func (d *Folder) loadMeta(name string) (FileHeader, []byte, error) {
-	b, err := readFile(d.fs, name, 16<<20)
-	if err != nil {
-		return FileHeader{}, nil, err
-	}
-	h, err := ParseFileHeader(b)
-	if err != nil {
-		return h, nil, fmt.Errorf("%s: %w", name, err)
-	}
-	if h.Kind != FileMeta || len(b) < FileHeaderBytes+4 {
-		return h, nil, fmt.Errorf("%w: %s is no file of meta/", ErrLayout, name)
-	}
-	body := b[FileHeaderBytes : len(b)-4]
-	if binary.BigEndian.Uint32(b[len(b)-4:]) != crcOf(body) {
-		return h, nil, fmt.Errorf("%w: %s: checksum mismatch", ErrLayout, name)
-	}
-	return h, body, nil
 }
 
 func (d *Folder) loadIdentity() error {

@@ -360,6 +360,9 @@ func TestRecycling(t *testing.T) {
 			c.ops = nil
 			c.fs = r.fs.Crash(uint64(i), mem.CrashOptions{})
 			c.start()
+			if n := c.store.stats.JournalDamages; n > 0 {
+				t.Fatalf("turn %d: %d damages of the journal: what recycling freed is missed", i, n)
+			}
 			for k, o := range c.reopen(ids...) {
 				was := owners[k]
 				if o.log.EndOffset() < was.log.DurableOffset() {

@@ -54,11 +54,16 @@ func TestFetchHidesWhatIsNotDurable(t *testing.T) {
 	n.send(&r)
 	f := n.fetchRequest(id, 1)
 	n.send(&f)
-	n.machines[0].Flush()
+	n.turn()
+	n.turn()
+	answered := false
 	for _, a := range n.answers() {
-		if a.Kind == mail.AnswerFetch && (a.Parcel != nil || a.HighWatermark != 1) {
+		if answered = answered || a.Kind == mail.AnswerFetch; a.Kind == mail.AnswerFetch && (a.Parcel != nil || a.HighWatermark != 1) {
 			t.Errorf("shown before it is durable: %+v", a)
 		}
+	}
+	if !answered {
+		t.Error("the fetch was not answered")
 	}
 }
 

@@ -9,7 +9,7 @@ var shardMutants = []mutant{
 		File:  "shard/ack.go",
 		Find:  "	reached := p.log.ReachedOffset(level)\n",
 		Put:   "	reached := p.log.ReachedOffset(core.DurabilityNone)\n",
-		Tests: []string{"shard.TestProduceIsAckedWhenDurable"},
+		Tests: []string{"shard.TestAckWaitsForItsOwnSync"},
 	},
 	{
 		Name:  "shown-when-durable",
