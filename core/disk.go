@@ -62,6 +62,8 @@ var (
 	ErrDiskCanceled = errors.New("canceled: an earlier operation of the chain failed")
 	// ErrDiskFull reports that the file system has no space left (ENOSPC, EDQUOT).
 	ErrDiskFull = errors.New("no space left on device")
+	// ErrDiskFiles reports that no file can be opened because there are too many (EMFILE, ENFILE).
+	ErrDiskFiles = errors.New("no file descriptors are left")
 )
 
 // DiskOp is one operation. Its owner embeds or reuses it, so that steady work

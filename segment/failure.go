@@ -10,7 +10,7 @@ import (
 // the way to its segment.
 func (s *Store) fail(l *Log, err error) {
 	if errors.Is(err, core.ErrDiskFull) {
-		s.diskFull()
+		s.diskFull(err)
 	} else {
 		s.log.Error("a segment write failed; the partition returns to its durable point", "log", l.id.String(), "error", err)
 	}
@@ -51,7 +51,8 @@ func (s *Store) settleFailed() {
 }
 
 // rollBack forgets every frame behind the durable point and opens a new
-// generation and term. Frames at or below it that the segment does not hold
+// generation and term, unless nothing was lost and nothing was written: a disk that
+// stays full does not raise the term with each try. Frames at or below it that the segment does not hold
 // durably are in the journal and in memory; they go to a new segment as copies,
 // which keep their generation.
 func (s *Store) rollBack(l *Log) {
@@ -71,15 +72,19 @@ func (s *Store) rollBack(l *Log) {
 	l.flushIndex, l.syncIndex = min(l.flushIndex, l.index), min(l.syncIndex, l.index)
 	l.unsynced, l.unsyncedSince = 0, 0
 	l.epochs.Truncate(next)
-	l.opening, l.openNeeded, l.recordNeeded = 0, true, false
-	core.Assert(l.term < core.TermMax, "terms fit a leader epoch")
-	l.term++
-	l.generation++
-	l.generationStart = next
 	// Nobody knows what the segment holds behind its durable point: nothing, after a
-	// failed write or extent, or what is to be written again, when its sync or its
-	// opening failed. Going on in it would leave a hole, or frames that are there twice.
-	if g := l.active(); g != nil && g.lastIndex > l.sealed.Index {
+	// failed write, or what is to be written again, when its sync or its opening
+	// failed. Going on in it would leave a hole, or frames that are there twice.
+	g := l.active()
+	ended := g != nil && g.lastIndex > l.sealed.Index
+	if lost || ended { // else no index is written twice, and everything goes on as it was
+		l.opening, l.openNeeded, l.recordNeeded = 0, true, false
+		core.Assert(l.term < core.TermMax, "terms fit a leader epoch")
+		l.term++
+		l.generation++
+		l.generationStart = next
+	}
+	if ended {
 		s.endFailed(l)
 	}
 	l.failure = nil

@@ -298,3 +298,83 @@ func testFailedChain(t *testing.T, kind core.DiskOpKind, level core.Durability, 
 		t.Fatalf("after the crash: %d bytes, want %d: %s (%v)", len(got), len(bytes), firstDifference(got, bytes), err)
 	}
 }
+
+// While the disk stays full, every try to write a segment fails before anything was
+// written. The segment goes on where it ended, without a hole, and the term is not
+// raised with each try: nothing was lost.
+func TestFullDiskLeavesNoHoles(t *testing.T) {
+	r := newRig(t, func(o *rigOptions) { o.log.SegmentBytes = 8 << 20 })
+	o := r.serve(16)[0]
+	o.append(1, 80<<10)
+	r.settle()
+	for range 10 {
+		o.append(1, 100<<10)
+		r.settle()
+	}
+	g := o.log.active()
+	position, segments := g.position, len(o.log.segments)
+	o.append(1, 40<<10) // goes through the journal, and to its segment when that is asked for
+	r.settle()
+	term := o.log.Term()
+	full := r.fs.Inject(&mem.Fault{Kind: core.DiskAllocate, Path: "topics*", Count: -1, Err: core.ErrDiskFull})
+	g.allocated = g.position // so that the next write needs an extent
+	for range 10 {
+		r.store.requestFlush(o.log, o.log.LastIndex())
+		r.tick(2e9)
+	}
+	if full.Hits() < 5 {
+		t.Fatalf("%d tries", full.Hits())
+	}
+	if o.log.Term() != term || len(o.rolled) > 0 {
+		t.Errorf("term %d after tries that lost nothing, %d before; rolled back %v", o.log.Term(), term, o.rolled)
+	}
+	r.fs.ClearFaults()
+	r.tick(2e9)
+	r.store.requestFlush(o.log, o.log.LastIndex())
+	r.tick(2e9)
+	if g := o.log.active(); len(o.log.segments) != segments || g.position <= position || g.position > position+64<<10 {
+		t.Errorf("the segment goes on at %d, it ended at %d; %d segments, %d before", g.position, position, len(o.log.segments), segments)
+	}
+	o.check(0)
+	r.stop()
+	r.verify()
+	r.kill(0)
+	history := o.history
+	o = r.open(16)
+	r.store.Start()
+	o.history = history
+	o.check(0)
+}
+
+// What stands behind the durable point of a failed segment is never read again,
+// although the disk may well hold it: other frames have its offsets.
+func TestFailedSegmentIsReadUpToItsDurablePoint(t *testing.T) {
+	r := newRig(t, func(o *rigOptions) { o.store.IdleNanos = 1e9 })
+	o := r.serve(16)[0]
+	o.append(1, 100)
+	r.settle()
+	o.append(1, 100<<10)
+	r.settle()
+	r.fs.Inject(&mem.Fault{Kind: core.DiskSync, Path: "topics/*.log"})
+	for range 3 {
+		o.append(1, 70<<10)
+	}
+	r.until("the roll back", func() bool { return len(o.rolled) == 1 })
+	r.tick(2e9)
+	for range 3 {
+		o.append(1, 80<<10)
+		r.settle()
+	}
+	for range 5 {
+		r.tick(2e9)
+	}
+	if o.log.chunks.len() > 0 || len(o.log.segments) != 2 {
+		t.Fatalf("%d chunks in memory, %d segments: this is about reading from the disk", o.log.chunks.len(), len(o.log.segments))
+	}
+	o.check(0)
+	for _, b := range o.history {
+		if got := r.lookup(o.log, batchTimestamp(b)); got.Offset != b.base {
+			t.Fatalf("the record at %d is found at %d", b.base, got.Offset)
+		}
+	}
+}

@@ -25,6 +25,7 @@ type indexJob struct {
 	index   *Index
 	holes   []Hole
 	rebuilt bool
+	unsaved error // the index is good and its file could not be written
 	err     error
 	waiters []indexWaiter
 }
@@ -67,7 +68,7 @@ func (j *indexJob) Run() {
 		j.index, j.rebuilt, j.err = OpenIndex(j.store.ports.FS, j.stem, &j.header, j.sealed, &sc)
 		j.holes = sc.Holes
 		if j.index != nil {
-			j.err = nil // that the file could not be written costs the next start a rebuild, no more
+			j.unsaved, j.err = j.err, nil // costs the next start a rebuild, no more
 		}
 		return
 	}
@@ -100,6 +101,9 @@ func unreadable(err error) error {
 func (j *indexJob) Done() {
 	g, s := j.segment, j.store
 	g.indexJob = nil
+	if err := errors.Join(j.err, j.unsaved); err != nil {
+		s.log.Warn("an index could not be loaded or written", "segment", j.stem, "error", err)
+	}
 	if j.err == nil {
 		if j.rebuilt {
 			s.stats.IndexesRebuilt++

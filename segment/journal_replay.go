@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"log/slog"
+	"math"
+	"slices"
 	"sort"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -23,6 +25,7 @@ type replayFrame struct {
 	kind       FrameKind
 	bad        bool // the header is good, the payload is not
 	synced     bool // the group that held it is known to have been synced
+	mended     bool // its header may be hurt where it stands
 	file       uint32
 	position   int64 // of the frame in the file
 }
@@ -59,6 +62,7 @@ type journalReplay struct {
 	head       *replayFile // where writing goes on; nil: in a free file
 	headEnd    int64
 	damages    int
+	mended     int // groups with a hurt header that could be restored
 	tornGroups int
 
 	scanner Scanner     // of the logs that are opened, one after the other
@@ -84,6 +88,7 @@ type replayGroup struct {
 	file     *replayFile
 	position int64
 	whole    bool
+	mended   bool // a header of it was hurt and could be restored
 }
 
 func (g *replayGroup) end() int64 { return alignUp(g.position + GroupHeaderBytes + int64(g.Bytes)) }
@@ -107,13 +112,16 @@ func replayJournal(d *Folder, shard core.ShardID, log *slog.Logger) (*journalRep
 		}
 		return all[i].whole && !all[j].whole
 	})
+	for i := range all {
+		r.sequence = max(r.sequence, all[i].Sequence)
+	}
+	all = withoutCut(all)
 	window := &scanWindow{}
 	if err := r.findFloor(d, all, window); err != nil {
 		return nil, err
 	}
 	for i := range all {
 		g := &all[i]
-		r.sequence = max(r.sequence, g.Sequence)
 		if g.whole {
 			r.synced = max(r.synced, g.Synced)
 		}
@@ -122,6 +130,26 @@ func replayJournal(d *Folder, shard core.ShardID, log *slog.Logger) (*journalRep
 		return nil, err
 	}
 	return r, nil
+}
+
+// withoutCut drops the groups that a restart declared void: they lie between the
+// last one that its recovery accepted and itself. What is left of them in the file
+// must not be taken for damage.
+func withoutCut(groups []replayGroup) []replayGroup {
+	next := uint64(math.MaxUint64) // the first sequence that is void, up to the restart last met
+	at := len(groups)
+	for i := len(groups) - 1; i >= 0; i-- {
+		g := &groups[i]
+		if g.Sequence >= next {
+			continue
+		}
+		if g.whole && g.Flags&GroupRestart != 0 {
+			next = g.Synced + 1
+		}
+		at--
+		groups[at] = *g
+	}
+	return groups[at:]
 }
 
 // scanJournalFile finds the groups of one file. A missing file is loss.
@@ -153,6 +181,7 @@ func scanJournalFile(d *Folder, shard core.ShardID, listed journalListed) (*repl
 		// The header is hurt: the newest group says which ones belong together.
 		f.header.Salt, f.header.FileGeneration, salted = newestGroup(&w, d.layout, shard)
 	}
+	tries := mendTriesMax
 	for at := int64(FileHeaderBytes); at < size; {
 		b := w.view(at, core.DiskAlignment)
 		if allZero(b) {
@@ -167,13 +196,27 @@ func scanJournalFile(d *Folder, shard core.ShardID, listed journalListed) (*repl
 		if err == nil {
 			f.maxGen = max(f.maxGen, h.FileGeneration)
 		}
+		mended := false
+		if err != nil && salted && tries > 0 && mendable(b, &f.header) {
+			tries--
+			if h, mended = mendGroup(&w, at, &f.header); mended {
+				err = nil
+			}
+		}
 		if err != nil || h.Layout != d.layout || h.Shard != shard || h.Salt != f.header.Salt || h.FileGeneration != f.header.FileGeneration || h.Bytes > core.JournalGroupBytesMax {
 			at += core.DiskAlignment
 			continue
 		}
-		g := replayGroup{GroupHeader: h, file: f, position: at}
-		_, _, err = ParseGroup(w.view(at, GroupHeaderBytes+int(h.Bytes)))
-		g.whole = err == nil
+		g := replayGroup{GroupHeader: h, file: f, position: at, whole: mended, mended: mended}
+		if !mended {
+			_, _, err = ParseGroup(w.view(at, GroupHeaderBytes+int(h.Bytes)))
+			g.whole = err == nil
+		}
+		if body := w.view(at+GroupHeaderBytes, int(h.Bytes)); !g.whole && len(body) == int(h.Bytes) && tries > 0 {
+			tries--
+			g.mended = mendBody(slices.Clone(body), h.BodyCRC)
+			g.whole = g.mended
+		}
 		f.groups = append(f.groups, g)
 		if g.whole {
 			at = g.end()
@@ -242,7 +285,11 @@ func (r *journalReplay) eachGroup(d *Folder, groups []replayGroup, each func(g *
 			w.reset(file, g.file.size)
 			open = g.file
 		}
-		if err := each(g, w.view(g.position+GroupHeaderBytes, int(g.Bytes))); err != nil {
+		body := w.view(g.position+GroupHeaderBytes, int(g.Bytes))
+		if g.mended {
+			mendBody(body, g.BodyCRC)
+		}
+		if err := each(g, body); err != nil {
 			return err
 		}
 	}
@@ -266,7 +313,7 @@ func (r *journalReplay) walk(d *Folder, all []replayGroup, log *slog.Logger) err
 			// What is missing in between was durable, at least its beginning.
 			missing := min(r.synced, g.Sequence-1)
 			r.damages++
-			log.Error("the journal is damaged: groups that were synced are missing", "first", r.last+1, "last", missing, "before", g.file.path)
+			log.Error("the journal is damaged: groups that were synced are missing", "first", r.last+1, "last", missing, "before", g.file.path, "position", g.position)
 			accepted = append(accepted, replayGroup{GroupHeader: GroupHeader{Sequence: r.last + 1}})
 			r.last = missing
 			follows = g.Sequence == r.last+1 || g.Flags&GroupRestart != 0 && g.Synced <= r.last && g.whole
@@ -285,6 +332,10 @@ func (r *journalReplay) walk(d *Folder, all []replayGroup, log *slog.Logger) err
 			r.damages++
 			log.Error("the journal is damaged: a group that was synced is bad", "sequence", g.Sequence, "file", g.file.path, "position", g.position)
 		}
+		if g.mended {
+			r.mended++
+			log.Error("the journal is damaged: a group had a hurt header, which its checksum restored; nothing is lost", "sequence", g.Sequence, "file", g.file.path, "position", g.position)
+		}
 		torn = false
 		if g.Flags&GroupRestart != 0 {
 			// Groups behind the one it names were cut by the recovery that wrote it.
@@ -299,6 +350,11 @@ func (r *journalReplay) walk(d *Folder, all []replayGroup, log *slog.Logger) err
 		if g.file.first == 0 {
 			g.file.first = g.Sequence
 		}
+	}
+	if r.damages > 0 {
+		// Which frames the lost groups held nobody knows: offsets that may be used again
+		// carry a higher term.
+		r.clean = false
 	}
 	if r.tornGroups > 0 {
 		r.clean = false
@@ -363,7 +419,7 @@ func (r *journalReplay) frame(g *replayGroup, h *FrameHeader, payload []byte, at
 	case frameIndexed(h.Kind):
 		p.frames = append(p.frames, replayFrame{
 			index: h.Index, generation: h.Generation, term: h.Term, base: h.BaseOffset, span: h.Span, bytes: h.Bytes,
-			kind: h.Kind, bad: err != nil, synced: synced, file: g.file.listed.number, position: at,
+			kind: h.Kind, bad: err != nil, synced: synced, mended: g.mended, file: g.file.listed.number, position: at,
 		})
 	}
 }

@@ -50,6 +50,8 @@ type Options struct {
 const (
 	cacheBytesDefault     = 256 << 20
 	openFilesDefault      = 512
+	openFilesMin          = 4 // kept open even when descriptors have run out
+	filesWarnNanos        = 60e9
 	freeBytesLowDefault   = 256 << 20
 	freeBytesHighDefault  = 512 << 20
 	idleNanosDefault      = 60e9

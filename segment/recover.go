@@ -118,8 +118,7 @@ func (r *recovery) listSegments() error {
 		return a.Segment < b.Segment
 	})
 	for i := 1; i < len(l.segments); i++ {
-		a, b := &l.segments[i-1].header, &l.segments[i].header
-		if a.Segment == b.Segment || a.BaseOffset > b.BaseOffset || a.BaseIndex > b.BaseIndex {
+		if segmentsOverlap(&l.segments[i-1].header, &l.segments[i].header) {
 			return fmt.Errorf("%w: %s and %s overlap", ErrFileForeign, l.segments[i-1].path, l.segments[i].path)
 		}
 	}
@@ -128,6 +127,15 @@ func (r *recovery) listSegments() error {
 		g.lastIndex, g.next = after.BaseIndex-1, after.BaseOffset
 	}
 	return nil
+}
+
+// segmentsOverlap says whether a segment claims frames of the next one, by base
+// index, in a way that no run of this broker leaves behind. Numbers rise with base
+// indexes: a later segment never begins at an earlier index, unless compaction made
+// it. A file in between with a higher number would cut off the frames of the one
+// before and put its own in their place.
+func segmentsOverlap(a, b *FileHeader) bool {
+	return a.Segment == b.Segment || a.BaseOffset > b.BaseOffset || a.Segment > b.Segment && a.ReplacesNext == 0
 }
 
 // dropSuperseded removes the segments that a compacted one stands for: a crash

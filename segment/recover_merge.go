@@ -142,6 +142,7 @@ func (r *recovery) handOn() error {
 		l.owner.Replay(&h, payload)
 		l.stateBytes += int64(FrameHeaderBytes + len(payload))
 	}
+	s.stats.RecoveredFrames += uint64(len(r.accepted))
 	s.stats.RecoveredBytes += uint64(l.stateBytes)
 	return nil
 }
@@ -208,7 +209,13 @@ func (x *frameSource) frame(f *located) (FrameHeader, []byte, error) {
 		return FrameHeader{}, nil, err
 	}
 	x.window = &y.window
-	h, payload, err := ParseFrame(y.window.view(f.position, FrameHeaderBytes+int(f.bytes)))
+	b := y.window.view(f.position, FrameHeaderBytes+int(f.bytes))
+	if f.mended && len(b) >= FrameHeaderBytes {
+		if _, err := ParseFrameHeader(b); err != nil {
+			mendHeader(b, 8, frameHeaderCRC) // in the window, so that copies of the frame are whole
+		}
+	}
+	h, payload, err := ParseFrame(b)
 	if err != nil {
 		return h, nil, fmt.Errorf("%s at %d: %w", name, f.position, err)
 	}

@@ -221,7 +221,7 @@ func TestDurablePointJournalDamage(t *testing.T) {
 		c.ops = nil
 		c.fs = r.fs.Kill(0)
 		raw := c.readAll(name)
-		c.patch(name, at+in, []byte{raw[at+in] ^ 1})
+		c.patch(name, at+in, []byte{raw[at+in] ^ 1, raw[at+in+1] ^ 1}) // one byte of a header would be mended
 		c.start()
 		if c.store.stats.JournalDamages == 0 {
 			t.Fatalf("byte %d: the damage was not noticed", in)

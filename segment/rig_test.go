@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 
@@ -34,6 +35,7 @@ type rigOptions struct {
 	driver mem.DriverOptions
 	slabs  core.SlabSource
 	shard  core.ShardID
+	said   *slog.Logger
 	files  func(core.FS) core.FS // what the store sees instead of the disk's blocking view
 }
 
@@ -114,7 +116,7 @@ func (r *rig) tryStart() error {
 	r.folder = folder
 	r.driver = r.fs.Driver(r.options.driver)
 	r.store, err = OpenStore(folder, r.options.shard, Ports{
-		Disk: r.driver, FS: files, Clock: r.clock, Workers: &r.workers, Slabs: r.options.slabs,
+		Disk: r.driver, FS: files, Clock: r.clock, Workers: &r.workers, Slabs: r.options.slabs, Log: r.options.said,
 	}, r.options.store)
 	return err
 }
@@ -185,7 +187,10 @@ func (r *rig) reap() {
 // settle turns until nothing is in flight any more.
 func (r *rig) settle() {
 	r.t.Helper()
-	for quiet := 0; quiet < 3; {
+	for quiet, turns := 0, 0; quiet < 3; turns++ {
+		if turns > 100_000 {
+			r.t.Fatalf("after %d turns %d operations are in flight, %d logs wait to be placed, %d to be written", turns, r.driver.Pending(), len(r.store.placeList), len(r.store.kickList))
+		}
 		r.turn()
 		if r.driver.Pending() == 0 && len(r.workers.jobs) == 0 && len(r.store.placeList) == 0 && len(r.store.kickList) == 0 {
 			quiet++
@@ -215,6 +220,18 @@ func (r *rig) tick(nanos int64) {
 	r.clock.advance(nanos)
 	r.store.Tick(r.clock.mono)
 	r.settle()
+}
+
+// branch is another future of the rig: it goes on from a file system, and this one is
+// not changed.
+func (r *rig) branch(fs *mem.FS) *rig {
+	r.t.Helper()
+	c := *r
+	c.ops, c.fs = nil, fs
+	clock := *r.clock
+	c.clock = &clock
+	c.start()
+	return &c
 }
 
 // crash cuts the power and starts again on what is left; logs are opened by the caller.
@@ -339,8 +356,11 @@ var batchSeed uint64
 // append hands a batch to the log and notes it.
 func (o *rigOwner) tryAppend(count, size int, level core.Durability) error {
 	batchSeed++
+	return o.tryAppendBatch(makeBatch(count, size, 1000*int64(batchSeed), batchSeed), count, level)
+}
+
+func (o *rigOwner) tryAppendBatch(batch proto.Batch, count int, level core.Durability) error {
 	l := o.log
-	batch := makeBatch(count, size, 1000*int64(batchSeed), batchSeed)
 	batch.SetBaseOffset(int64(l.EndOffset()))
 	batch.SetLeaderEpoch(int32(l.Term()))
 	slab := o.rig.options.slabs.Get(core.BatchRoomBytes + len(batch) + core.DiskAlignment)
@@ -450,3 +470,17 @@ func (r *rig) verify() {
 
 // batchTimestamp is the time of a batch's first record.
 func batchTimestamp(b rigBatch) int64 { return proto.Batch(b.bytes).BaseTimestamp() }
+
+// valueBatch is a batch of one record with a value.
+func valueBatch(value []byte) proto.Batch {
+	var b proto.BatchBuilder
+	b.Reset(proto.CodecNone)
+	if err := b.Append(&proto.Record{Timestamp: 1000, Value: value}); err != nil {
+		panic(err)
+	}
+	batch, err := b.Build()
+	if err != nil {
+		panic(err)
+	}
+	return slices.Clone(batch)
+}

@@ -35,12 +35,13 @@ type Stats struct {
 	StatesWritten   uint64
 	IndexesRebuilt  uint64
 
-	RecoveredBytes uint64 // of frames that were replayed at the start
-	UncleanStarts  uint64
-	TailsCut       uint64 // partitions whose torn tail was cut
-	Damages        uint64 // damaged ranges found
-	JournalDamages uint64
-	Quarantined    uint64 // partitions or files kept aside
+	RecoveredFrames uint64 // that were replayed at the start
+	RecoveredBytes  uint64 // of those frames
+	UncleanStarts   uint64
+	TailsCut        uint64 // partitions whose torn tail was cut
+	Damages         uint64 // damaged ranges found
+	JournalDamages  uint64
+	Quarantined     uint64 // partitions or files kept aside
 
 	// Gauges.
 	Logs        int

@@ -71,7 +71,7 @@ func OpenStore(folder *Folder, shard core.ShardID, ports Ports, options Options)
 	}
 	s.wall, s.mono = ports.Clock.Now(), ports.Clock.Monotonic()
 	s.slotSeed = folder.salt()
-	s.files.store = s
+	s.files.store, s.files.most = s, s.options.OpenFiles
 	s.cache.store = s
 	replay, err := replayJournal(folder, shard, s.log)
 	if err != nil {
@@ -82,7 +82,7 @@ func OpenStore(folder *Folder, shard core.ShardID, ports Ports, options Options)
 	if s.journal, err = openJournal(s, replay); err != nil {
 		return nil, err
 	}
-	s.stats.JournalDamages += uint64(replay.damages)
+	s.stats.JournalDamages += uint64(replay.damages + replay.mended)
 	if !replay.clean {
 		s.stats.UncleanStarts++
 	}
@@ -102,6 +102,13 @@ func (s *Store) Log(id core.PartitionID) *Log { return s.logs[id] }
 func (s *Store) Start() {
 	core.Assert(!s.started, "a store starts once")
 	s.started = true
+	if r := s.replay; !r.clean && r.sequence > 0 {
+		// Also when nothing was cut: who looks at a start after a crash wants to read that it
+		// was one, and what came back.
+		s.log.Info("recovered after an end that was not clean", "logs", len(s.logs), "frames", s.stats.RecoveredFrames, "bytes", s.stats.RecoveredBytes,
+			"torn_groups", r.tornGroups, "tails_cut", s.stats.TailsCut, "damages", s.stats.Damages+s.stats.JournalDamages,
+			"took_ms", (s.ports.Clock.Monotonic()-s.mono)/1e6)
+	}
 	s.replay.source.close()
 	s.replay = nil
 	s.journal.start()

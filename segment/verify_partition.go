@@ -148,7 +148,7 @@ func (p *partitionVerifier) supersede() {
 		return cmp.Compare(a.header.Segment, b.header.Segment)
 	})
 	for i := 1; i < len(left); i++ {
-		if a, b := &left[i-1].header, &left[i].header; a.Segment == b.Segment || a.ReplacesNext > 0 && b.ReplacesNext > 0 && b.BaseIndex < a.ReplacesNext {
+		if a, b := &left[i-1].header, &left[i].header; segmentsOverlap(a, b) || a.BaseIndex > b.BaseIndex || a.ReplacesNext > 0 && b.ReplacesNext > 0 && b.BaseIndex < a.ReplacesNext {
 			p.report.damaged(left[i].name, "overlaps %s", left[i-1].name)
 		}
 	}

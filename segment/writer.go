@@ -15,6 +15,9 @@ const (
 	writerBytesMax = 8 << 20
 	// writerRetryNanos is how long a log rests after its segment failed.
 	writerRetryNanos = 1e9
+
+	// filesRetryNanos is how long a log waits for a descriptor.
+	filesRetryNanos = 20e6
 )
 
 type writerStep uint8
@@ -42,6 +45,9 @@ type writer struct {
 	failed  *core.DiskOp
 	header  *core.Slab
 	held    bool // the disk had no room for the chain
+
+	before    SealedPoint // where the segment ended before the chain
+	allocated int64       // up to where the file is reserved when the chain has ended
 }
 
 // kick notes that a log's writer may have something to do. The work itself is
@@ -163,6 +169,15 @@ func (w *writer) idle() {
 	l.store.kick(l)
 }
 
+// busy puts off what was to be written: nothing has been done yet. When descriptors
+// have run out it waits a little, because trying at each turn would find the same.
+func (w *writer) busy(err error) {
+	if errors.Is(err, core.ErrDiskFiles) {
+		w.log.retryAt = w.log.store.mono + filesRetryNanos
+	}
+	w.idle()
+}
+
 // createSegment makes the file of the next segment: folders, file, header, first
 // extent, all synced with the folder before the first frame is written to it.
 func (s *Store) createSegment(w *writer, first *chunk) {
@@ -209,7 +224,7 @@ func (w *writer) fileReady(_ *segment, err error) {
 	s := w.log.store
 	if err != nil {
 		if errors.Is(err, ErrStoreBusy) {
-			w.idle()
+			w.busy(err)
 			return
 		}
 		s.fail(w.log, err)
@@ -252,13 +267,14 @@ func (s *Store) writeChunks(w *writer) {
 		w.idle()
 		return
 	}
+	w.before, w.allocated = g.end(), g.allocated
 	if end := g.position + total; end > g.allocated {
 		length := alignUp(end-g.allocated) + g.extentBytes()
 		if most := alignUp(l.options.SegmentBytes); g.allocated+length > most {
 			length = max(most, alignUp(end)) - g.allocated
 		}
 		w.add(core.DiskOp{Kind: core.DiskAllocate, File: g.file, Offset: g.allocated, Length: length})
-		g.allocated += length
+		w.allocated += length
 	}
 	for _, c := range w.chunks {
 		c.segment, c.position, c.state = g, g.position, chunkIssued
@@ -371,6 +387,9 @@ func (w *writer) Complete(op *core.DiskOp) {
 // chainWritten takes note of what reached the segment.
 func (s *Store) chainWritten(w *writer) {
 	l, g := w.log, w.segment
+	if len(w.chunks) > 0 {
+		g.allocated = w.allocated
+	}
 	flags := frameWritten
 	if w.sync {
 		flags |= frameDurable
@@ -405,6 +424,11 @@ func (s *Store) chainFailed(w *writer) {
 		w.header.Release()
 		w.header = nil
 	}
+	if w.step == writerCreating && errors.Is(err, core.ErrDiskFiles) {
+		s.files.press()
+		w.busy(err) // no file was made
+		return
+	}
 	s.stats.Failures++
 	switch w.step {
 	case writerCreating, writerHeading:
@@ -416,6 +440,12 @@ func (s *Store) chainFailed(w *writer) {
 		s.fail(l, err)
 	case writerWriting:
 		s.files.release(g)
+		if failed.Kind == core.DiskAllocate {
+			// Nothing of the chain was written: the segment is as it was, but for its index,
+			// which is built again when it is asked for.
+			g.position, g.lastIndex, g.next = w.before.Position, w.before.Index, w.before.NextOffset
+			g.index, g.indexFrom = nil, 0
+		}
 		s.fail(l, err)
 	}
 	w.idle()

@@ -34,6 +34,8 @@ type Options struct {
 	CPUs []int
 	// Progress is told how far the start has come, from several threads. May be nil.
 	Progress func(Progress)
+	// SegmentFiles is how many segments each shard keeps open; 0 leaves it to the store.
+	SegmentFiles int
 	// Stop gives the start up when it is closed; nil never does.
 	Stop <-chan struct{}
 }

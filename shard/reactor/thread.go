@@ -115,7 +115,7 @@ func (n *Node) storeOptions() segment.Options {
 	}
 	return segment.Options{
 		ScrubBytesPerSecond: max(int64(storage.ScrubRate)/int64(n.options.Config.Broker.Shards), 1), ScrubNanos: scrub,
-		CacheBytes: n.budget.cache, FreeBytesLow: int64(storage.MinFree), FlushBytes: int64(storage.FlushBytes),
+		CacheBytes: n.budget.cache, OpenFiles: n.options.SegmentFiles, FreeBytesLow: int64(storage.MinFree), FlushBytes: int64(storage.FlushBytes),
 		RetainNanos: int64(storage.RetentionInterval), CompactNanos: int64(storage.CompactionInterval), ClockJumpNanos: int64(storage.ClockJumpMax),
 	}
 }

@@ -18,7 +18,7 @@ var ackedKill = scenario{
 // at the end, since a later start must not lose what an earlier one kept.
 func playAckedKill(ctx context.Context, s *stage) error {
 	const partitions = 4
-	kills := pick(s, 15, 1000)
+	kills := pick(s, 20, 1000)
 	b := newBroker(s)
 	if err := b.start(); err != nil {
 		return err

@@ -133,7 +133,9 @@ func (c *cast) play(ctx context.Context, random *rand.Rand) {
 			all.Go(func() { c.trim(ctx, r) })
 		}
 	}
-	all.Go(func() { c.churn.run(ctx) })
+	if c.churn != nil {
+		all.Go(func() { c.churn.run(ctx) })
+	}
 	all.Wait()
 }
 
@@ -247,8 +249,12 @@ func (c *cast) verify(ctx context.Context) (records int, err error) {
 // audit reads every partition and returns what is wrong.
 func (c *cast) audit(ctx context.Context) (faults []string, records int, err error) {
 	for i := range c.roles {
+		d, err := c.client.Admin().DescribeTopic(ctx, c.roles[i].name)
+		if err != nil {
+			return faults, records, err
+		}
 		for _, l := range c.ledgers[c.roles[i].name] {
-			found, start, end, err := c.read(ctx, l)
+			found, start, end, err := c.read(ctx, l, d)
 			if err != nil {
 				return faults, records, fmt.Errorf("read %s/%d: %w", l.topic, l.partition, err)
 			}
@@ -256,14 +262,22 @@ func (c *cast) audit(ctx context.Context) (faults []string, records int, err err
 			faults = append(faults, l.audit(found, start, end)...)
 		}
 	}
+	if c.churn == nil {
+		return faults, records, nil
+	}
 	more, err := c.churn.audit(ctx)
 	return append(faults, more...), records, err
 }
 
-// read is everything that a partition holds.
-func (c *cast) read(ctx context.Context, l *ledger) (records []found, start, end int64, err error) {
+// read is everything that a partition holds, of a topic that was described after everything had settled.
+func (c *cast) read(ctx context.Context, l *ledger, d pulsemq.TopicDescription) (records []found, start, end int64, err error) {
 	for try := 0; ; try++ {
-		records, start, end, err = c.readOnce(ctx, l)
+		if try > 0 || l.retains {
+			if d, err = c.client.Admin().DescribeTopic(ctx, l.topic); err != nil {
+				return nil, 0, 0, err
+			}
+		}
+		records, start, end, err = c.readOnce(ctx, l, d.Partitions[l.partition])
 		// Retention takes away what is being read: then it is read again.
 		if l.retains && errors.Is(err, pulsemq.ErrOffsetOutOfRange) && try < 20 {
 			continue
@@ -274,13 +288,8 @@ func (c *cast) read(ctx context.Context, l *ledger) (records []found, start, end
 
 // readOnce reads a partition from its start to its end. When its bytes were changed it reads on behind what the broker
 // calls damaged, and leaves that in the ledger's gaps.
-func (c *cast) readOnce(ctx context.Context, l *ledger) (records []found, start, end int64, err error) {
+func (c *cast) readOnce(ctx context.Context, l *ledger, p pulsemq.PartitionDescription) (records []found, start, end int64, err error) {
 	l.gaps = nil
-	d, err := c.client.Admin().DescribeTopic(ctx, l.topic)
-	if err != nil {
-		return nil, 0, 0, err
-	}
-	p := d.Partitions[l.partition]
 	if p.Err != nil {
 		return nil, 0, 0, p.Err
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // roundsDefault is short, so that it can run with every other test; PULSEMQ_CHAOS_ROUNDS is for longer runs.
-const roundsDefault = 3
+const roundsDefault = 2
 
 func TestMain(m *testing.M) {
 	launched(os.Args) // a scenario starts brokers through the program that it is part of
@@ -75,6 +75,7 @@ func playShort(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Parallel() // most of what a scenario takes is waiting
 	s := testStage(t)
 	if why := chosen[0].lack(s); why != nil {
 		t.Skip(why)
@@ -113,3 +114,18 @@ func TestUringRefused(t *testing.T) { playShort(t, "refused-uring") }
 
 // Without file descriptors and above the limit of connections, who is there is served and who comes is refused.
 func TestFewDescriptors(t *testing.T) { playShort(t, "descriptors") }
+
+// A limit on the size of files makes segments smaller, and costs nothing that was acknowledged.
+func TestFileSizeLimit(t *testing.T) { playShort(t, "file-size") }
+
+// With little memory, heavy load is refused; the broker stays within its limit and serves again when the load ends.
+func TestLittleMemory(t *testing.T) { playShort(t, "memory") }
+
+// A start with many partitions is alive at once and ready later, and kills in the middle of it lose nothing.
+func TestKilledWhileStarting(t *testing.T) { playShort(t, "restart") }
+
+// The same on a full disk.
+func TestKilledWhileStartingOnAFullDisk(t *testing.T) { playShort(t, "restart-full") }
+
+// Rolling segments, creating and deleting topics over and over leaves nothing open and nothing in memory.
+func TestSteady(t *testing.T) { playShort(t, "steady") }

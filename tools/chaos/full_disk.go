@@ -95,7 +95,7 @@ func (f *fullness) fillUnderLoad(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer stop()
-	hasty, err := f.cast.client.NewProducer(pulsemq.ProducerDeliveryTimeout(2*time.Second), pulsemq.ProducerLinger(0))
+	hasty, err := f.cast.client.NewProducer(pulsemq.ProducerDeliveryTimeout(time.Second), pulsemq.ProducerLinger(0))
 	if err != nil {
 		return err
 	}

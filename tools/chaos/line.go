@@ -188,10 +188,17 @@ func (p *pipeline) listen() {
 	}
 }
 
-// outcome is what has become of what was sent: how many were acknowledged, how many were refused by code, how many have no
-// answer, and what should not have been.
-func (p *pipeline) outcome() (acked int, refused map[proto.Code]int, unanswered int, farewell error, faults []string) {
+// outcome is what has become of what was sent on a pipeline.
+type outcome struct {
+	acked      int
+	refused    map[proto.Code]int
+	unanswered int
+	farewell   error    // what the broker said about the connection
+	faults     []string // what should not have been
+}
+
+func (p *pipeline) outcome() outcome {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.acked, p.refused, len(p.under), p.farewell, p.faults
+	return outcome{p.acked, p.refused, len(p.under), p.farewell, p.faults}
 }

@@ -94,15 +94,6 @@ func (d *loopDisk) release() error {
 	return errors.Join(taker.Close(), os.Remove(taker.Name()))
 }
 
-// free is the space that is left.
-func (d *loopDisk) free() (int64, error) {
-	var s syscall.Statfs_t
-	if err := syscall.Statfs(d.mount, &s); err != nil {
-		return 0, err
-	}
-	return int64(s.Bavail) * s.Bsize, nil
-}
-
 func (d *loopDisk) unmount() error {
 	err := d.release()
 	if out, e := exec.Command("umount", d.mount).CombinedOutput(); e != nil {

@@ -16,6 +16,4 @@ func (d *loopDisk) fill() error { return errNoLoop }
 
 func (d *loopDisk) release() error { return errNoLoop }
 
-func (d *loopDisk) free() (int64, error) { return 0, errNoLoop }
-
 func (d *loopDisk) unmount() error { return errNoLoop }

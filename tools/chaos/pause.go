@@ -19,7 +19,7 @@ var pause = scenario{
 // through the pause, and one that gives its messages up during it; those must be there once or not at all. A consumer
 // follows through it.
 func playPause(ctx context.Context, s *stage) error {
-	length := pick(s, 3*time.Second, 30*time.Second)
+	length := pick(s, 2*time.Second, 30*time.Second)
 	b := newBroker(s, "network.idle-timeout=2s", "network.keepalive=1s", "network.slow-reader-timeout=1s")
 	if err := b.start(); err != nil {
 		return err
@@ -38,6 +38,7 @@ func playPause(ctx context.Context, s *stage) error {
 		return err
 	}
 	defer hasty.close()
+	hasty.churn = nil // the other cast's has the names
 	if err := hasty.create(ctx); err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ type plan struct {
 	strict    bool     // there, only the sync of a folder makes names durable
 	brief     bool     // stalls are short
 	faults    []string // to choose from
+	always    string   // with which each round begins; empty: with any of them
 	rounds    int
 	seed      uint64
 	say       func(format string, args ...any)
@@ -166,9 +167,12 @@ func (p *plan) round(ctx context.Context, number int) error {
 		close(played)
 	}()
 	var done []string
-	for range 1 + p.random.IntN(3) {
+	for n := range 1 + p.random.IntN(3) {
 		time.Sleep(time.Duration(50+p.random.IntN(700)) * time.Millisecond)
-		fault := p.faults[p.random.IntN(len(p.faults))]
+		fault := p.always
+		if n > 0 || fault == "" {
+			fault = p.faults[p.random.IntN(len(p.faults))]
+		}
 		done = append(done, fault)
 		p.played[fault]++
 		if err := p.fault(ctx, fault); err != nil {

@@ -18,7 +18,7 @@ func playRounds(ctx context.Context, s *stage) error {
 	if len(faults) == 0 {
 		faults = []string{"kill", "kill", "term", "pause"}
 	}
-	p := plan{program: s.program, folder: s.folder, faults: faults, rounds: s.rounds, seed: s.seed, say: s.say}
+	p := plan{program: s.program, folder: s.folder, faults: faults, always: faults[0], rounds: s.rounds, seed: s.seed, say: s.say}
 	if slices.Contains(faults, "power") {
 		p.forgetful = s.forgetful
 	}

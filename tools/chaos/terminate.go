@@ -49,7 +49,7 @@ func playTerminate(ctx context.Context, s *stage) error {
 	}
 	c.roles = append(c.roles[:len(c.roles):len(c.roles)], role{name: "bare"}) // audited with the others, written by hand
 	c.ledgers["bare"] = []*ledger{newLedger("bare", 0)}
-	for round := range pick(s, 2, 30) {
+	for round := range pick(s, 1, 30) {
 		if err := terminateOnce(ctx, s, b, c, created.ID); err != nil {
 			return fmt.Errorf("SIGTERM %d: %w", round+1, err)
 		}
@@ -96,19 +96,19 @@ func terminateOnce(ctx context.Context, s *stage, b *broker, c *cast, topic puls
 	}
 	for i, p := range lines {
 		<-p.ended
-		acked, refused, unanswered, farewell, faults := p.outcome()
+		o := p.outcome()
 		if i == 0 {
-			if unanswered > 0 {
-				faults = append(faults, fmt.Sprintf("%d requests that were under way at the signal have no answer", unanswered))
+			if o.unanswered > 0 {
+				o.faults = append(o.faults, fmt.Sprintf("%d requests that were under way at the signal have no answer", o.unanswered))
 			}
-			if !errors.Is(farewell, pulsemq.ErrShuttingDown) {
-				faults = append(faults, fmt.Sprintf("the client was not told that the broker shuts down: %v", farewell))
+			if !errors.Is(o.farewell, pulsemq.ErrShuttingDown) {
+				o.faults = append(o.faults, fmt.Sprintf("the client was not told that the broker shuts down: %v", o.farewell))
 			}
 		}
-		if len(faults) > 0 {
-			return errors.New(strings.Join(faults, "\n"))
+		if len(o.faults) > 0 {
+			return errors.New(strings.Join(o.faults, "\n"))
 		}
-		s.say("exit in %v; line %d: %d acknowledged, refused %v, without answer %d", took.Round(time.Millisecond), i, acked, refused, unanswered)
+		s.say("exit in %v; line %d: %d acknowledged, refused %v, without answer %d", took.Round(time.Millisecond), i, o.acked, o.refused, o.unanswered)
 	}
 	if err := b.restart(); err != nil {
 		return err

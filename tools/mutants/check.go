@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/importer"
@@ -76,6 +77,11 @@ func (c *checker) load(ctx context.Context, folder string) (*checked, error) {
 			if err != nil {
 				return nil, err
 			}
+			for _, d := range file.Decls {
+				if f, ok := d.(*ast.FuncDecl); ok {
+					f.Body = nil // only the mutated file's functions are looked into
+				}
+			}
 			p.parsed[name] = file
 		}
 	}
@@ -96,7 +102,7 @@ func (c *checker) load(ctx context.Context, folder string) (*checked, error) {
 // check says what is wrong with a mutant: its text is gone or not unique, the
 // package does not compile with it, or a test of it does not exist.
 func (c *checker) check(ctx context.Context, m *mutant) error {
-	source, err := m.mutated(c.root)
+	sources, err := m.mutated(c.root)
 	if err != nil {
 		return err
 	}
@@ -104,26 +110,40 @@ func (c *checker) check(ctx context.Context, m *mutant) error {
 	if err != nil {
 		return err
 	}
-	changed, err := parser.ParseFile(p.files, m.File, source, parser.SkipObjectResolution)
-	if err != nil {
-		return fmt.Errorf("mutant %s: %w", m.Name, err)
+	changed := map[string]*ast.File{}
+	for name, source := range sources {
+		if path.Dir(name) != path.Dir(m.File) {
+			return fmt.Errorf("mutant %s: %s and %s are of different packages", m.Name, m.File, name)
+		}
+		file, err := parser.ParseFile(p.files, name, source, parser.SkipObjectResolution)
+		if err != nil {
+			return fmt.Errorf("mutant %s: %w", m.Name, err)
+		}
+		changed[path.Base(name)] = file
 	}
-	found := false
+	found := 0
 	var files []*ast.File
 	for _, name := range p.names {
-		if name == path.Base(m.File) {
-			files = append(files, changed)
-			found = true
+		if changed[name] != nil {
+			files = append(files, changed[name])
+			found++
 			continue
 		}
 		files = append(files, p.parsed[name])
 	}
-	if !found {
-		return fmt.Errorf("mutant %s: %s is not built on this system", m.Name, m.File)
+	if found < len(changed) {
+		return fmt.Errorf("mutant %s: a file of it is not built on this system", m.Name)
 	}
-	types := types.Config{Importer: p.imports}
-	if _, err := types.Check(p.path, p.files, files, nil); err != nil {
-		return fmt.Errorf("mutant %s does not compile: %w", m.Name, err)
+	var bad error
+	config := types.Config{Importer: p.imports, Error: func(err error) {
+		var at types.Error
+		if errors.As(err, &at) && bad == nil && sources[p.files.Position(at.Pos).Filename] != nil { // the others have unused imports now
+			bad = err
+		}
+	}}
+	_, _ = config.Check(p.path, p.files, files, nil)
+	if bad != nil {
+		return fmt.Errorf("mutant %s does not compile: %w", m.Name, bad)
 	}
 	if len(m.Tests) == 0 {
 		return fmt.Errorf("mutant %s names no test", m.Name)

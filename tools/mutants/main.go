@@ -91,10 +91,9 @@ type runner struct {
 	jobs    int
 	verbose bool
 
-	mu    sync.Mutex // of what follows
-	out   io.Writer
-	bad   []string
-	sound map[test]error // what the tests say without any mutant
+	mu  sync.Mutex // of what follows
+	out io.Writer
+	bad []string
 }
 
 func (r *runner) run(ctx context.Context, mutants []mutant) error {
@@ -133,36 +132,55 @@ func (r *runner) each(n int, work func(i int)) {
 
 // baseline requires that every test passes while all rules are in.
 func (r *runner) baseline(ctx context.Context, mutants []mutant) error {
-	r.sound = make(map[test]error)
-	var tests []test
+	folder, err := os.MkdirTemp("", "pulsemq-mutants-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	known := map[test]bool{}
+	byFolder := map[string][]test{}
+	var folders []string
 	for i := range mutants {
 		for _, name := range mutants[i].Tests {
 			t, err := parseTest(name)
 			if err != nil {
 				return fmt.Errorf("mutant %s: %w", mutants[i].Name, err)
 			}
-			if _, known := r.sound[t]; !known {
-				r.sound[t] = nil
-				tests = append(tests, t)
+			if known[t] {
+				continue
+			}
+			known[t] = true
+			if byFolder[t.folder] == nil {
+				folders = append(folders, t.folder)
+			}
+			byFolder[t.folder] = append(byFolder[t.folder], t)
+		}
+	}
+	var bad []error
+	r.each(len(folders), func(i int) {
+		program := filepath.Join(folder, fmt.Sprintf("%d.test", i))
+		err := buildTests(ctx, r.root, folders[i], "", program)
+		for _, t := range byFolder[folders[i]] {
+			result, said := notRun, ""
+			if err == nil {
+				result, said, err = runTest(ctx, r.root, program, t, r.limit)
+			}
+			if err == nil && result != passed {
+				err = fmt.Errorf("%s without any mutant:\n%s", result, said)
+			}
+			if err != nil {
+				r.mu.Lock()
+				bad = append(bad, fmt.Errorf("%s: %w", t, err))
+				r.mu.Unlock()
+				err = nil
 			}
 		}
-	}
-	r.each(len(tests), func(i int) {
-		result, said, err := runTest(ctx, r.root, tests[i], "", r.limit)
-		if err == nil && result != passed {
-			err = fmt.Errorf("%s without any mutant:\n%s", result, said)
-		}
-		r.mu.Lock()
-		r.sound[tests[i]] = err
-		r.mu.Unlock()
 	})
-	var bad []error
-	for _, t := range tests {
-		if err := r.sound[t]; err != nil {
-			bad = append(bad, fmt.Errorf("%s: %w", t, err))
-		}
+	if err := errors.Join(bad...); err != nil {
+		return err
 	}
-	return errors.Join(bad...)
+	fmt.Fprintf(r.out, "%d tests pass while every rule is in\n", len(known))
+	return ctx.Err()
 }
 
 // mutant runs one and says how it went.
@@ -199,12 +217,19 @@ func (r *runner) kill(ctx context.Context, m *mutant) (string, error) {
 		limit = min(limit, hangLimit)
 	}
 	var verdicts []string
+	program, built := filepath.Join(folder, "mutant.test"), ""
 	for _, name := range m.Tests {
 		t, err := parseTest(name)
 		if err != nil {
 			return "", err
 		}
-		result, said, err := runTest(ctx, r.root, t, overlay, limit)
+		if t.folder != built {
+			if err := buildTests(ctx, r.root, t.folder, overlay, program); err != nil {
+				return "", err
+			}
+			built = t.folder
+		}
+		result, said, err := runTest(ctx, r.root, program, t, limit)
 		switch {
 		case err != nil:
 			return "", err

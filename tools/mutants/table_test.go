@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -70,27 +69,28 @@ func TestCheckerRefuses(t *testing.T) {
 	}
 }
 
-// judge tells a failed check from a build that failed, a test that was not run and
-// one whose time ran out.
+// judge tells a failed check from a test that was not run and one whose time ran out.
 func TestJudge(t *testing.T) {
 	one := test{"segment", "TestX", ""}
 	for _, c := range []struct {
-		name, out string
-		want      outcome
-		err       error
+		name, said string
+		want       outcome
 	}{
-		{"passed", `{"Action":"run","Test":"TestX"}` + "\n" + `{"Action":"pass","Test":"TestX"}`, passed, nil},
-		{"failed", `{"Action":"fail","Test":"TestX"}`, failed, nil},
-		{"another one failed", `{"Action":"fail","Test":"TestXY"}` + "\n" + `{"Action":"fail"}`, notRun, nil},
-		{"nothing was run", `{"Action":"pass"}`, notRun, nil},
-		{"panicked", `{"Action":"output","Test":"TestX","Output":"panic: an invariant\n"}` + "\n" + `{"Action":"fail","Test":"TestX"}`, panicked, nil},
-		{"hung", `{"Action":"output","Test":"TestX","Output":"panic: test timed out after 1s\n"}` + "\n" + `{"Action":"fail","Test":"TestX"}`, hung, nil},
-		{"did not build", `{"Action":"build-output","Output":"x.go:1: syntax error\n"}` + "\n" + `{"Action":"build-fail"}` + "\n" + `{"Action":"fail"}`, notRun, errBuild},
+		{"passed", "=== RUN   TestX\n--- PASS: TestX (0.00s)\nPASS\n", passed},
+		{"failed", "=== RUN   TestX\n    x_test.go:3: no\n--- FAIL: TestX (0.00s)\nFAIL\n", failed},
+		{"another one failed", "--- FAIL: TestXY (0.00s)\nFAIL\n", notRun},
+		{"a part of another one", "    --- FAIL: TestXY/TestX (0.00s)\nFAIL\n", notRun},
+		{"nothing was run", "testing: warning: no tests to run\nPASS\n", notRun},
+		{"panicked", "=== RUN   TestX\n--- FAIL: TestX (0.00s)\npanic: an invariant [recovered]\n", panicked},
+		{"hung", "=== RUN   TestX\npanic: test timed out after 1s\n", hung},
 	} {
-		got, _, err := judge(one, c.out, "")
-		if got != c.want || !errors.Is(err, c.err) {
-			t.Errorf("%s: %s, %v; want %s, %v", c.name, got, err, c.want, c.err)
+		if got := judge(one, c.said); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
+	}
+	part := test{"segment", "TestX", "one"}
+	if got := judge(part, "--- FAIL: TestX (0.00s)\n    --- PASS: TestX/one (0.00s)\n    --- FAIL: TestX/two (0.00s)\n"); got != passed {
+		t.Errorf("a subtest that passed: %s", got)
 	}
 }
 

@@ -155,5 +155,8 @@ func operating(err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return fmt.Errorf("%w: %w", core.ErrDiskFull, err)
 	}
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		return fmt.Errorf("%w: %w", core.ErrDiskFiles, err)
+	}
 	return err
 }

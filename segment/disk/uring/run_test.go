@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -401,4 +402,31 @@ func TestRefusalSaysWho(t *testing.T) {
 			t.Errorf("%v with io_uring_disabled=%q: %v", c.err, c.disabled, err)
 		}
 	}
+}
+
+// A chain is asked for as it stands: writes and an fdatasync, tied by soft links,
+// so that a write that fails stops the sync behind it. A hard link would let the
+// sync succeed, and what was not written would be acked.
+func TestChainAsTheKernelSeesIt(t *testing.T) {
+	b := newBench(t)
+	b.submit(b.write(0, 1), b.write(4096, 2), &core.DiskOp{Kind: core.DiskSync, File: b.file})
+	k := b.kernel
+	type entry struct {
+		opcode, flags uint8
+		opFlags       uint32
+	}
+	var got []entry
+	for at := k.sqTail - uint32(k.prepared()); at != k.sqTail; at++ {
+		raw := (*[64]byte)(unsafe.Pointer(&k.sqes[at&uint32(len(k.sqes)-1)]))
+		got = append(got, entry{raw[0], raw[1], *(*uint32)(unsafe.Pointer(&raw[28]))})
+	}
+	want := []entry{
+		{uint8(iouring.IORING_OP_WRITE), iouring.IOSQE_FLAGS_IO_LINK, 0},
+		{uint8(iouring.IORING_OP_WRITE), iouring.IOSQE_FLAGS_IO_LINK, 0},
+		{uint8(iouring.IORING_OP_FSYNC), 0, iouring.IORING_FSYNC_DATASYNC},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the kernel is asked for %+v, want %+v", got, want)
+	}
+	b.reap(3)
 }
