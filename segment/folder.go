@@ -109,6 +109,11 @@ func OpenFolder(files core.FS, o FolderOptions) (*Folder, error) {
 	if err := d.mendMeta(); err != nil {
 		return nil, err
 	}
+	// The process before may have ended between giving these files their names and making the names durable: what
+	// follows from them, such as to remove another layout, must not become durable before.
+	if err := files.SyncDir(MetaDir); err != nil {
+		return nil, err
+	}
 	if err := d.removeOtherLayouts(); err != nil {
 		return nil, err
 	}

@@ -196,6 +196,11 @@ func (r *recovery) readHeader(g *segment, size int64) (keep bool, err error) {
 			return false, fmt.Errorf("%w: %s says base index 0, indexes begin at 1", ErrFileForeign, g.path)
 		}
 		g.header = h
+		if allZero(b[FileHeaderBytes:]) {
+			// The process may have ended before the file's name was durable, which the first write waits for. What
+			// is written and synced from now on would go with the name.
+			return true, s.ports.FS.SyncDir(path.Dir(g.path))
+		}
 		return true, nil
 	}
 	if len(b) < FileHeaderBytes+2*FrameHeaderBytes || allZero(b[FileHeaderBytes:FileHeaderBytes+2*FrameHeaderBytes]) {

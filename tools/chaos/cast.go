@@ -48,6 +48,7 @@ type cast struct {
 	powerCut bool // batch may lose a suffix
 	churn    *churn
 	pace     time.Duration
+	resting  atomic.Bool    // nothing is sent for the moment
 	refused  map[string]int // messages without an acknowledgement, by topic and error
 	mu       sync.Mutex     // of refused
 }
@@ -150,6 +151,9 @@ func (c *cast) write(ctx context.Context, r *role, l *ledger, writer uint64, ran
 		}
 		if len(window) == 1 {
 			time.Sleep(c.pace)
+		}
+		for c.resting.Load() && ctx.Err() == nil {
+			time.Sleep(5 * time.Millisecond)
 		}
 		s := l.next(writer)
 		m := &pulsemq.Message{Topic: r.name, Partition: pulsemq.PartitionNumber(l.partition), Value: s.value(random.IntN(r.sizes[random.IntN(len(r.sizes))]))}

@@ -90,6 +90,9 @@ func playShort(t *testing.T, name string) {
 // What is acknowledged survives the end of the process, however it ends.
 func TestBrokerKilledUnderLoad(t *testing.T) { playShort(t, "rounds") }
 
+// A disk that fails, in whatever way: what is acknowledged is kept, what failed is named.
+func TestDiskFailsUnderLoad(t *testing.T) { playShort(t, "disk") }
+
 // What is acknowledged with durability sync survives the loss of power. A kill proves nothing of this: the caches of the
 // system survive it.
 func TestPowerLostUnderLoad(t *testing.T) { playShort(t, "power") }

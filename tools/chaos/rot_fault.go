@@ -54,7 +54,7 @@ var rotFault = diskFault{"rot", "bits of stored segments, indexes and states cha
 			logs++
 		}
 	}
-	_, gaps, err := p.cast.readThrough(ctx, s.ledger)
+	_, gaps, err := p.readThrough(ctx, s.ledger)
 	if err != nil {
 		return fmt.Errorf("after %v changed: %w", places, err)
 	}

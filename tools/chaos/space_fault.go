@@ -71,7 +71,7 @@ func (p *plan) spaceIsOut(ctx context.Context) error {
 // readSome reads a partition from its start to its end.
 func (p *plan) readSome(ctx context.Context) error {
 	ledgers := p.cast.ledgers["small"]
-	_, gaps, err := p.cast.readThrough(ctx, ledgers[p.random.IntN(len(ledgers))])
+	_, gaps, err := p.readThrough(ctx, ledgers[p.random.IntN(len(ledgers))])
 	if err == nil && len(gaps) > 0 {
 		err = fmt.Errorf("%v are called damaged", gaps)
 	}
