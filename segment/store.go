@@ -56,6 +56,8 @@ type Store struct {
 	started  bool
 	stopping bool
 	stopped  bool
+	// stopStuckAt is when a stop gives up the frames that find no room in the journal.
+	stopStuckAt int64
 	stats    Stats
 }
 
