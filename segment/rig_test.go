@@ -122,7 +122,7 @@ func (r *rig) tryStart() error {
 }
 
 func rigIdentity(id core.PartitionID) LogIdentity {
-	return LogIdentity{Partition: id, Topic: core.TopicID{1, byte(id)}, Number: core.PartitionNumber(id % 3)}
+	return LogIdentity{Partition: id, Topic: core.TopicID{1, byte(id), byte(id >> 8)}, Number: core.PartitionNumber(id % 3)}
 }
 
 func (r *rig) create(id core.PartitionID) *rigOwner {
@@ -341,8 +341,11 @@ var batchSeed uint64
 // append hands a batch to the log and notes it.
 func (o *rigOwner) tryAppend(count, size int, level core.Durability) error {
 	batchSeed++
+	return o.tryAppendBatch(makeBatch(count, size, 1000*int64(batchSeed), batchSeed), level)
+}
+
+func (o *rigOwner) tryAppendBatch(batch proto.Batch, level core.Durability) error {
 	l := o.log
-	batch := makeBatch(count, size, 1000*int64(batchSeed), batchSeed)
 	batch.SetBaseOffset(int64(l.EndOffset()))
 	batch.SetLeaderEpoch(int32(l.Term()))
 	slab := o.rig.options.slabs.Get(core.BatchRoomBytes + len(batch) + core.DiskAlignment)
@@ -351,7 +354,7 @@ func (o *rigOwner) tryAppend(count, size int, level core.Durability) error {
 	}
 	copy(slab.Bytes[core.BatchRoomBytes:], batch)
 	e := Entry{
-		Slab: slab, Start: core.BatchRoomBytes, Bytes: uint32(len(batch)), BaseOffset: l.EndOffset(), Span: uint32(count),
+		Slab: slab, Start: core.BatchRoomBytes, Bytes: uint32(len(batch)), BaseOffset: l.EndOffset(), Span: uint32(batch.LastOffsetDelta() + 1),
 		MaxTimestamp: batch.MaxTimestamp(), RecordsCRC: batch.RecordsCRC(), Level: level, AppendTime: o.rig.clock.wall,
 	}
 	if err := o.rig.store.Append(l, &e); err != nil {
@@ -407,6 +410,11 @@ func (o *rigOwner) read(from, limit core.Offset, bytesMax int) ([]byte, error) {
 // check compares the log with its history from an offset on.
 func (o *rigOwner) check(from core.Offset) {
 	o.rig.t.Helper()
+	o.checkFrom(from, 256<<10)
+}
+
+func (o *rigOwner) checkFrom(from core.Offset, bytesMax int) {
+	o.rig.t.Helper()
 	l := o.log
 	var want []byte
 	next := l.start
@@ -419,7 +427,7 @@ func (o *rigOwner) check(from core.Offset) {
 	if len(o.history) > 0 && next != l.EndOffset() {
 		o.rig.t.Fatalf("the log ends at %d, its history at %d", l.EndOffset(), next)
 	}
-	got, err := o.read(from, l.EndOffset(), 256<<10)
+	got, err := o.read(from, l.EndOffset(), bytesMax)
 	if err != nil {
 		o.rig.t.Fatalf("read [%d, %d): %v", from, l.EndOffset(), err)
 	}
