@@ -58,7 +58,7 @@ type Store struct {
 	stopped  bool
 	// stopStuckAt is when a stop gives up the frames that find no room in the journal.
 	stopStuckAt int64
-	stats    Stats
+	stats       Stats
 }
 
 // OpenStore replays a shard's journal. It blocks; shards may be opened in parallel.
