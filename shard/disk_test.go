@@ -61,9 +61,11 @@ func (d *testDisk) open(n *node, workers core.Workers) *segment.Store {
 		d.null = n.null.disk
 		disk = d.null
 	}
+	options := n.store
+	options.FreeBytesLow, options.FreeBytesHigh = 1, 2
 	store, err := segment.OpenStore(d.folder.folder, d.shard, segment.Ports{
 		Disk: disk, FS: d.folder.fs, Clock: n.clock, Workers: workers, Slabs: n.slabs(),
-	}, segment.Options{FreeBytesLow: 1, FreeBytesHigh: 2})
+	}, options)
 	if err != nil {
 		n.t.Fatal(err)
 	}
