@@ -26,7 +26,7 @@ each = @failed=; for module in $(MODULES); do echo "== $$module: $(strip $(1))";
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build the programs into bin/
@@ -68,20 +68,40 @@ cross: ## Build and vet for linux amd64 and arm64, and for macOS
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for a while: make fuzz FOR=10m
 	@for module in $(MODULES); do cd "$(ROOT)/$$module" || exit 1; \
-		grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|^(.*)/[^/]*:func |\1 |' | sort -u | \
-		while read -r package target; do echo "== $$module $$package $$target"; \
+		go list -f '{{$$dir := .Dir}}{{range .TestGoFiles}}{{$$dir}}/{{.}} {{end}}{{range .XTestGoFiles}}{{$$dir}}/{{.}} {{end}}' ./... | \
+		xargs grep -HoE '^func Fuzz[A-Za-z0-9_]*' | sed -E 's|^(.*)/[^/]*:func |\1 |' | sort -u | \
+		while read -r package target; do echo "== $$module $${package#$(ROOT)/} $$target"; \
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FOR) "$$package" || exit 1; \
 		done || exit 1; done
 
-ROUNDS ?= 30
-FAULTS ?= kill,term,pause
-SEED   ?= $(shell od -An -N4 -tu4 /dev/urandom)
+ROUNDS   ?= 100
+FAULTS   ?=
+SCENARIO ?=
+SEED     ?= $(shell od -An -N4 -tu4 /dev/urandom)
 
 .PHONY: chaos
-chaos: build ## Kill a broker under load again and again: make chaos ROUNDS=300 FAULTS=power,kill
-	@cd "$(ROOT)" && case "$(FAULTS)" in *power*) \
-		(cd tools/chaos/forgetful && go build -o "$(ROOT)/bin/forgetful" .) && set -- -forgetful bin/forgetful;; *) set --;; esac && \
-		go run ./tools/chaos -bin bin/pulsemq -rounds $(ROUNDS) -faults $(FAULTS) -seed $(SEED) "$$@"
+chaos: build ## Hurt a real broker in every way this machine allows: make chaos SCENARIO=full-disk, or ROUNDS=300 FAULTS=power,kill
+	@cd "$(ROOT)/tools/chaos/forgetful" && go build -o "$(ROOT)/bin/forgetful" .
+	@cd "$(ROOT)" && go build -o bin/chaos ./tools/chaos && \
+		bin/chaos -bin bin/pulsemq -forgetful bin/forgetful -rounds "$(ROUNDS)" -faults "$(FAULTS)" -scenario "$(SCENARIO)" -seed $(SEED)
+
+.PHONY: mutants
+mutants: ## Take each rule out of the source in turn; its test must fail: make mutants ONLY=journal
+	@cd "$(ROOT)" && go run ./tools/mutants -run '$(ONLY)'
+
+# Where measurements keep their data while they run, how often each is taken, and where the pages go.
+DIR  ?= .
+RUNS ?= 5
+OUT  ?= bench/results
+
+.PHONY: bench
+bench: build ## Measure the speed table: make bench RUNS=3 ROWS=batch-sync,single-sync DIR=/mnt/nvme OUT=results
+	@cd "$(ROOT)" && bin/pulsebench table --dir "$(DIR)" --runs $(RUNS) --out "$(OUT)" $(if $(ROWS),--rows $(ROWS))
+
+.PHONY: bench-peers
+bench-peers: build ## Measure PulseMQ beside other brokers: make bench-peers RUNS=3 DIR=/mnt/nvme OUT=results
+	@cd "$(ROOT)/bench/peers" && go build -o "$(ROOT)/bin/peers" .
+	@cd "$(ROOT)" && bin/peers -programs bin -dir "$(DIR)" -runs $(RUNS) -out "$(OUT)"
 
 .PHONY: clean
 clean: ## Remove what was built; data folders stay

@@ -163,6 +163,10 @@ func (m *Metadata) topicCreate(c *TopicCreate, change *Change) *proto.Error {
 	if _, taken := m.byID.get(c.Topic); taken {
 		return proto.CodeTopicExists.Errorf("a topic with the id %v exists", c.Topic)
 	}
+	// Others may have been created since this was planned.
+	if err := m.partitionsAllowed(c.Name, c.Partitions, 0); err != nil {
+		return err
+	}
 	topic := &core.Topic{ID: c.Topic, Name: c.Name, Replicas: int(c.Replicas), Overrides: map[string]string{}}
 	for _, s := range c.Overrides {
 		topic.Overrides[s.Key] = s.Value
@@ -195,6 +199,11 @@ func (m *Metadata) topicAlter(c *TopicAlter, change *Change) *proto.Error {
 	}
 	if c.Partitions != 0 && int(c.Partitions) < len(before.Partitions) {
 		return partitionsFewer(before, c.Partitions)
+	}
+	if c.Partitions != 0 {
+		if err := m.partitionsAllowed(before.Name, c.Partitions, len(before.Partitions)); err != nil {
+			return err
+		}
 	}
 	topic := *before
 	topic.Overrides = make(map[string]string, len(before.Overrides)+len(c.Set))

@@ -197,6 +197,31 @@ func TestPartitionsPerNodeAreBounded(t *testing.T) {
 	if err == nil || err.Code != proto.CodeInvalidPartitionCount || !strings.Contains(err.Text, "0 are left") {
 		t.Fatalf("err %v", err)
 	}
+	// Two that were planned while there was room for one of them.
+	m = newTestMetadata(t)
+	for i := range core.PartitionsPerNodeMax/core.PartitionsPerTopicMax - 1 {
+		create(t, m, fmt.Sprint("t", i), topicID(byte(i+1)), core.PartitionsPerTopicMax)
+	}
+	var planned []Command
+	for i := range 2 {
+		c, err := m.PlanCreate(&proto.CreateTopicRequest{Name: fmt.Sprint("late", i), Partitions: core.PartitionsPerTopicMax}, topicID(byte(100+i)), testRules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		planned = append(planned, c)
+	}
+	alter, _, err := m.PlanAlter(&proto.AlterTopicRequest{Name: "t0", Partitions: core.PartitionsPerTopicMax}, testRules)
+	if _, err := m.Apply(planned[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, late := m.Apply(planned[1]); late == nil || late.Code != proto.CodeInvalidPartitionCount || m.partitions != core.PartitionsPerNodeMax {
+		t.Fatalf("one topic too many: %v, %d partitions", late, m.partitions)
+	}
+	if err == nil && alter != nil {
+		if _, late := m.Apply(alter); late != nil {
+			t.Fatalf("a change that adds nothing: %v", late)
+		}
+	}
 	if m.ranges.size != core.PartitionsPerNodeMax/core.PartitionsPerTopicMax {
 		t.Errorf("%d ranges", m.ranges.size)
 	}

@@ -79,6 +79,8 @@ type StorageConfig struct {
 	RetentionInterval  time.Duration
 	CompactionInterval time.Duration
 	ClockJumpMax       time.Duration
+	ScrubRate          Size          // per second, of all shards together
+	ScrubInterval      time.Duration // unlimited: only when asked
 }
 
 // DurabilityConfig is the default promise of an acknowledgement.

@@ -184,6 +184,12 @@ var keys = []Key{
 	{"storage.clock-jump-max", "1h", Domain{Kind: KindDuration, Min: int64(time.Second), Max: int64(30 * Day)},
 		"When the wall clock and the monotonic clock differ by more, retention by age stops and the log says so.",
 		func(c *Config) any { return &c.Storage.ClockJumpMax }},
+	{"storage.scrub-rate", "8MiB", Domain{Kind: KindSize, Min: int64(64 * KiB), Max: int64(16 * GiB)},
+		"Bytes per second, of all shards together, at which stored records are read again in the background to find damage while it can still be mended.",
+		func(c *Config) any { return &c.Storage.ScrubRate }},
+	{"storage.scrub-interval", "1d", Domain{Kind: KindDuration, Min: int64(time.Second), Max: int64(yearsTen), Unlimited: true},
+		"Least time between the beginnings of two such passes over everything stored. `unlimited` reads again only when `pulsectl scrub start` asks for it.",
+		func(c *Config) any { return &c.Storage.ScrubInterval }},
 
 	{"durability.mode", "sync", Domain{Kind: KindChoice, Choices: durabilityNames[:]},
 		"What an acknowledgement promises: `sync` is on disk, `batch` is written and synced soon after, `none` is accepted in memory. Default of the topic key durability.",

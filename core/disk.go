@@ -14,7 +14,8 @@ const (
 	DiskClose
 	// DiskRead fills Buf from File at Offset. Reading past the end is a short read: N < len(Buf), no error.
 	DiskRead
-	// DiskWrite writes Buf to File at Offset. A short write is ErrDiskShort.
+	// DiskWrite writes Buf to File at Offset. What the system stores in part is written on;
+	// ErrDiskShort is what no attempt could complete.
 	DiskWrite
 	// DiskSync makes File's written data durable (fdatasync).
 	DiskSync
@@ -55,12 +56,14 @@ type FileID int32
 const DiskAlignment = 4096
 
 var (
-	// ErrDiskShort reports a write that stored fewer bytes than it was given.
+	// ErrDiskShort reports a write that stored fewer bytes than it was given, however often it was tried.
 	ErrDiskShort = errors.New("short write")
 	// ErrDiskCanceled reports an operation that was not tried because one before it in its chain failed.
 	ErrDiskCanceled = errors.New("canceled: an earlier operation of the chain failed")
 	// ErrDiskFull reports that the file system has no space left (ENOSPC, EDQUOT).
 	ErrDiskFull = errors.New("no space left on device")
+	// ErrDiskFiles reports that no file can be opened because there are too many (EMFILE, ENFILE).
+	ErrDiskFiles = errors.New("no file descriptors are left")
 )
 
 // DiskOp is one operation. Its owner embeds or reuses it, so that steady work

@@ -1,7 +1,11 @@
 package core
 
+// queueKeepMax is how many places Rest leaves to an empty queue.
+const queueKeepMax = 64
+
 // Queue is a first-in first-out list that keeps its memory: a ring that grows to
-// the most it has ever held. Who owns one bounds it. The zero value is empty.
+// the most it has held since the last Rest. Who owns one bounds it. The zero value
+// is empty.
 //
 // Invariant: len(items) is 0 or a power of two; count <= len(items).
 type Queue[T any] struct {
@@ -51,4 +55,12 @@ func (q *Queue[T]) PopBack() T {
 	*slot = zero
 	q.count--
 	return item
+}
+
+// Rest gives up the memory of a burst, when the queue is empty: one that lives as long
+// as a connection must not keep for hours what it needed for a moment.
+func (q *Queue[T]) Rest() {
+	if q.count == 0 && len(q.items) > queueKeepMax {
+		q.items, q.first = nil, 0
+	}
 }

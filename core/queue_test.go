@@ -46,3 +46,26 @@ func TestQueue(t *testing.T) {
 		}
 	})
 }
+
+// A queue that rests gives up what a burst needed, and only that.
+func TestQueueRests(t *testing.T) {
+	var q Queue[int]
+	for i := range 10 * queueKeepMax {
+		q.Push(i)
+	}
+	if q.Rest(); q.Len() != 10*queueKeepMax || *q.Front() != 0 {
+		t.Fatal("a queue that holds something was emptied")
+	}
+	for q.Len() > 0 {
+		q.Pop()
+	}
+	if q.Rest(); len(q.items) != 0 {
+		t.Fatalf("%d places are kept", len(q.items))
+	}
+	q.Push(7)
+	if kept := len(q.items); q.Pop() != 7 {
+		t.Fatal("not what was pushed")
+	} else if q.Rest(); len(q.items) != kept {
+		t.Fatal("a small queue gave its memory up")
+	}
+}

@@ -46,6 +46,7 @@ func (m *Metrics) Write(w io.Writer) error {
 	p := newPage()
 	defer p.release()
 	p.gauge("pulsemq_info", "The build that runs.", 1, label{"version", core.Version})
+	p.counter("pulsemq_heap_objects_total", "Objects put on the Go heap by the whole process. Requests of producers and consumers put none there.", heapObjects())
 	if m.options.Server != nil {
 		m.server(p, start)
 	}
@@ -167,6 +168,24 @@ func (m *Metrics) shard(p *page, s *ShardSample) {
 	count("pulsemq_tails_cut_total", "Torn tails cut at the start.", float64(d.TailsCut))
 	count("pulsemq_damages_total", "Damaged ranges found.", float64(d.Damages))
 	count("pulsemq_quarantined_total", "Partitions and files kept aside because nothing is known of them.", float64(d.Quarantined))
+	count("pulsemq_indexes_rebuilt_total", "Indexes made again from their segments.", float64(d.IndexesRebuilt))
+	count("pulsemq_scrub_bytes_total", "Bytes of stored records read again to find damage.", float64(d.ScrubBytes))
+	count("pulsemq_scrub_passes_total", "Times that all stored records have been read again.", float64(d.ScrubPasses))
+	damages := func(kind string, n uint64) {
+		p.counter("pulsemq_scrub_damages_total", "Damages found by reading again, by what is hurt: records, a file but none of its records, an index, a state.",
+			float64(n), at, label{"kind", kind})
+	}
+	damages("records", d.ScrubRecords)
+	damages("file", d.ScrubFiles)
+	damages("index", d.ScrubIndexes)
+	damages("state", d.ScrubStates)
+	level("pulsemq_scrub_age_seconds", "All that was stored so long ago has been read again since; 0 before the first pass has ended.", float64(d.ScrubAgeNanos)/1e9)
+	level("pulsemq_scrub_left_bytes", "What the pass under way has still to read.", float64(d.ScrubLeftBytes))
+	count("pulsemq_compactions_total", "Compaction passes ended.", float64(d.Compactions))
+	count("pulsemq_compaction_failures_total", "Compaction passes that failed and changed nothing.", float64(d.CompactFailures))
+	count("pulsemq_compaction_read_bytes_total", "Bytes read by compaction.", float64(d.CompactReadBytes))
+	count("pulsemq_compaction_written_bytes_total", "Bytes written by compaction.", float64(d.CompactWrittenBytes))
+	count("pulsemq_compaction_removed_total", "Records that compaction left out.", float64(d.CompactRemoved))
 	level("pulsemq_cache_bytes", "Tail cache.", float64(d.CacheBytes))
 	level("pulsemq_open_files", "Open segment and index files.", float64(d.OpenFiles))
 	level("pulsemq_at_risk_bytes", "Bytes accepted that a power cut now would lose.", float64(d.RiskBytes))

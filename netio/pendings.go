@@ -77,6 +77,16 @@ func (p *pendings) grow() {
 	}
 }
 
+// pendingSlotsKeep is the size of a table that is kept without a request in it.
+const pendingSlotsKeep = 64
+
+// rest gives up the memory of a burst.
+func (p *pendings) rest() {
+	if p.count == 0 && len(p.slots) > pendingSlotsKeep {
+		p.slots = nil
+	}
+}
+
 // remove takes an entry out and closes the gap, so that no tombstones gather.
 func (p *pendings) remove(id uint64) (pending, bool) {
 	found := p.find(id)

@@ -58,3 +58,29 @@ func TestPendingsAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations per request", n)
 	}
 }
+
+// A session that has become quiet keeps nothing of a burst.
+func TestQuietSessionRests(t *testing.T) {
+	b := newBench(t, benchOptions{})
+	s, _ := b.connect()
+	for id := range uint64(1000) {
+		s.pendings.add(pending{id: id})
+		s.out.data.Push(outgoing{})
+	}
+	for id := range uint64(1000) {
+		s.pendings.remove(id)
+		s.out.data.Pop()
+	}
+	b.reactor.Tick()
+	if len(s.pendings.slots) < 1000 {
+		t.Fatal("a busy session gave its memory up")
+	}
+	b.clock.now.Add(restTime)
+	b.reactor.Tick()
+	if n := len(s.pendings.slots); n > pendingSlotsKeep {
+		t.Fatalf("%d places for requests are kept", n)
+	}
+	if s.pendings.add(pending{id: 5}); s.pendings.find(5) == nil {
+		t.Fatal("a request is not found")
+	}
+}

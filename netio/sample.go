@@ -45,7 +45,15 @@ type StorageSample struct {
 	SegmentBytes, SegmentSyncs                                                     uint64
 	AppendBytes, DirectFrames, Busy, Failures                                      uint64
 	ReadBytes, ReadsCached, ReadsDisk                                              uint64
-	SegmentsRemoved, TailsCut, Damages, Quarantined                                uint64
+	SegmentsRemoved, TailsCut, Damages, Quarantined, IndexesRebuilt                uint64
+
+	// What was read again to find damage, and what it found.
+	ScrubBytes, ScrubPasses                             uint64
+	ScrubRecords, ScrubFiles, ScrubIndexes, ScrubStates uint64
+	ScrubAgeNanos                                       int64 // since the last ended pass began; 0: none has ended
+	ScrubLeftBytes                                      int64 // of the pass under way
+	Compactions, CompactFailures, CompactRemoved        uint64
+	CompactReadBytes, CompactWrittenBytes               uint64
 
 	CacheBytes   int64
 	OpenFiles    int

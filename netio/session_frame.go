@@ -34,6 +34,7 @@ type parser struct {
 	phase   phase
 	header  proto.FrameHeader
 	left    int
+	begun   int64 // monotonic, when the first byte of the frame came
 	partial [proto.FrameHeaderBytes]byte
 	held    int // bytes in partial
 	body    []byte
@@ -70,6 +71,9 @@ func (s *Session) parse(b []byte) {
 func (s *Session) parseHeader(b []byte) []byte {
 	in := &s.in
 	at := b
+	if in.held == 0 {
+		in.begun = s.reactor.now
+	}
 	if in.held > 0 || len(b) < proto.FrameHeaderBytes {
 		n := copy(in.partial[in.held:], b)
 		in.held += n
@@ -300,6 +304,8 @@ func (s *Session) handle(p []byte) {
 		s.listOffsets(h.RequestID, p)
 	case proto.CommandDescribeTopic:
 		s.describeTopic(h.RequestID, p)
+	case proto.CommandVerifyTopic:
+		s.verifyTopic(h.RequestID, p)
 	case proto.CommandSubscribe:
 		s.subscribe(h.RequestID, p)
 	case proto.CommandDeleteRecords:

@@ -268,8 +268,8 @@ func TestBacklogKeepsOrder(t *testing.T) {
 	}
 }
 
-// The hot path allocates nothing: a PRODUCE and its answer, a FETCH and its answer.
-func TestRequestsAllocateNothing(t *testing.T) {
+// requestStep is a PRODUCE and its answer, a FETCH and its answer.
+func requestStep(t tb) func() {
 	b := newBench(t, benchOptions{})
 	s, c := b.connect()
 	arena := newReusingArena()
@@ -284,7 +284,7 @@ func TestRequestsAllocateNothing(t *testing.T) {
 	c.buffered = make([]byte, 0, 1<<20)
 	c.slices = make([]int, 0, 1<<20)
 	buffered := c.buffered
-	step := func() {
+	return func() {
 		c.sent, c.buffered, c.slices = c.sent[:0], buffered, c.slices[:0]
 		b.receive(s, produceFrame)
 		b.receive(s, fetchFrame)
@@ -308,8 +308,21 @@ func TestRequestsAllocateNothing(t *testing.T) {
 		}
 		link.Requests.Pop()
 	}
+}
+
+// The hot path allocates nothing.
+func TestRequestsAllocateNothing(t *testing.T) {
+	step := requestStep(t)
 	step()
 	if n := testing.AllocsPerRun(500, step); n != 0 {
 		t.Errorf("%v allocations per PRODUCE and FETCH", n)
+	}
+}
+
+func BenchmarkRequests(b *testing.B) {
+	step := requestStep(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		step()
 	}
 }

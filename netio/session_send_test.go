@@ -333,6 +333,43 @@ func TestStandstillInsideAFrame(t *testing.T) {
 	b.wantEnd(s, c, 0, proto.CodeConnectionIdle)
 }
 
+// One that drips a byte at a time is never still: it has a time for the whole request, by its size.
+func TestDripInsideAFrame(t *testing.T) {
+	b := newBench(t, benchOptions{})
+	s, c := b.connect()
+	frame := proto.AppendFrame(nil, 10, produce(0, testBatch(t, 1, 100<<10)))
+	at := 5000
+	b.receive(s, frame[:at])
+	for b.clock.now.Load() < 1<<62 && s.state == stateOpen {
+		b.clock.now.Add(testSettings().HandshakeTimeout / 2)
+		b.reactor.Tick()
+		if s.state != stateOpen {
+			break
+		}
+		if at == len(frame)-1 {
+			t.Fatal("a request was dripped to its end")
+		}
+		b.receive(s, frame[at:at+1])
+		at++
+	}
+	if b.arenas[0].out.Load() != 0 {
+		t.Fatal("the slab is still held")
+	}
+	b.wantEnd(s, c, 0, proto.CodeConnectionIdle)
+
+	// One that comes slowly, but faster than the least, is taken in.
+	s, c = b.connect()
+	for at := 0; at < len(frame); at += 3 * frameBytesPerSecondMin {
+		b.receive(s, frame[at:min(len(frame), at+3*frameBytesPerSecondMin)])
+		b.clock.now.Add(2e9)
+		b.reactor.Tick()
+	}
+	if s.state != stateOpen || s.midFrame() {
+		t.Fatal("a request that came slowly was not taken")
+	}
+	_ = c
+}
+
 func TestDrain(t *testing.T) {
 	b := newBench(t, benchOptions{})
 	s, c := b.connect()

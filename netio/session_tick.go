@@ -21,6 +21,10 @@ func (s *Session) tick() {
 		case s.midFrame() && silence >= settings.HandshakeTimeout:
 			// An unfinished request holds memory that others could use.
 			s.end(0, proto.CodeConnectionIdle.Errorf("a request has begun and nothing of it came for %v", time.Duration(silence)))
+		case s.midFrame() && r.now-s.in.begun >= s.frameTime():
+			// One that sends a byte now and then is never silent, and holds as much.
+			s.end(0, proto.CodeConnectionIdle.Errorf("a request of %d bytes has not come whole in %v: %d bytes a second are the least",
+				s.in.header.PayloadBytes(), time.Duration(s.frameTime()), frameBytesPerSecondMin))
 		case silence >= settings.IdleTimeout:
 			s.end(0, proto.CodeConnectionIdle.Errorf("nothing was received for %v", time.Duration(silence)))
 		case silence >= settings.Keepalive && !s.pinged && !s.midFrame():
@@ -31,6 +35,9 @@ func (s *Session) tick() {
 		if s.state == stateOpen && s.blocked {
 			s.tickBlocked()
 		}
+		if silence >= restTime {
+			s.rest()
+		}
 	case stateEnding:
 		s.halfClose()
 		if r.now-s.ended >= lingerTime {
@@ -39,8 +46,33 @@ func (s *Session) tick() {
 	}
 }
 
+// restTime is the silence after which a session gives up what a burst needed.
+const restTime = int64(time.Second)
+
+// rest makes a quiet session small: most connections are quiet most of the time.
+func (s *Session) rest() {
+	s.pendings.rest()
+	s.out.data.Rest()
+	s.parked.Rest()
+	for _, subscription := range s.subscriptions {
+		subscription.held.Rest()
+	}
+}
+
 // midFrame says whether a frame has begun and is not whole.
 func (s *Session) midFrame() bool { return s.in.phase != phaseHeader || s.in.held > 0 }
+
+// frameBytesPerSecondMin is how fast a request has to come at the least, on average.
+const frameBytesPerSecondMin = 4 << 10
+
+// frameTime is how long the request that has begun may take to come whole.
+func (s *Session) frameTime() int64 {
+	bytes := int64(proto.FrameHeaderBytes)
+	if s.in.phase != phaseHeader {
+		bytes += int64(s.in.header.PayloadBytes())
+	}
+	return s.reactor.settings.HandshakeTimeout + bytes*int64(time.Second)/frameBytesPerSecondMin
+}
 
 // tickBlocked ends a connection whose client takes nothing of what it is sent.
 func (s *Session) tickBlocked() {

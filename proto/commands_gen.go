@@ -20,6 +20,7 @@ const (
 	CommandDeliver       Command = 13
 	CommandListOffsets   Command = 14
 	CommandDeleteRecords Command = 15
+	CommandVerifyTopic   Command = 16
 	CommandError         Command = 127
 )
 
@@ -40,6 +41,7 @@ var commandInfos = [...]CommandInfo{
 	{Command: CommandDeliver, Name: "DELIVER", VersionMin: 1, VersionMax: 1, Request: false, Answered: false},
 	{Command: CommandListOffsets, Name: "LIST_OFFSETS", VersionMin: 1, VersionMax: 1, Request: true, Answered: true},
 	{Command: CommandDeleteRecords, Name: "DELETE_RECORDS", VersionMin: 1, VersionMax: 1, Request: true, Answered: true},
+	{Command: CommandVerifyTopic, Name: "VERIFY_TOPIC", VersionMin: 1, VersionMax: 1, Request: true, Answered: true},
 	{Command: CommandError, Name: "ERROR", VersionMin: 1, VersionMax: 1, Request: false, Answered: false},
 }
 
@@ -77,6 +79,8 @@ func commandName(c Command) string {
 		return "LIST_OFFSETS"
 	case CommandDeleteRecords:
 		return "DELETE_RECORDS"
+	case CommandVerifyTopic:
+		return "VERIFY_TOPIC"
 	case CommandError:
 		return "ERROR"
 	}
@@ -114,6 +118,8 @@ func NewRequest(c Command) Message {
 		return new(ListOffsetsRequest)
 	case CommandDeleteRecords:
 		return new(DeleteRecordsRequest)
+	case CommandVerifyTopic:
+		return new(VerifyTopicRequest)
 	}
 	return nil
 }
@@ -147,6 +153,8 @@ func NewResponse(c Command) Message {
 		return new(ListOffsetsResponse)
 	case CommandDeleteRecords:
 		return new(DeleteRecordsResponse)
+	case CommandVerifyTopic:
+		return new(VerifyTopicResponse)
 	case CommandError:
 		return new(Error)
 	}

@@ -189,14 +189,22 @@ type PartitionDescription struct {
 	LogEndOffset int64
 	// Bytes the partition occupies on the leader's disk.
 	SizeBytes uint64
+	// How whole its stored records are known to be. (Tag 0; left out when it is nil.)
+	Storage *PartitionStorage
 }
 
 // size is the number of bytes that append writes.
 func (m *PartitionDescription) size() int {
-	n := 41 // fixed fields and the count of tags
+	n := 40 // fixed fields
 	n += m.Error.size()
 	n += sizeUvarint(uint64(len(m.Replicas)))
 	n += 4 * len(m.Replicas)
+	tags := uint64(0)
+	if m.Storage != nil {
+		tags++
+		n += sizeTag(0, m.Storage.size())
+	}
+	n += sizeUvarint(tags)
 	return n
 }
 
@@ -213,7 +221,16 @@ func (m *PartitionDescription) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(m.HighWatermark))
 	b = binary.BigEndian.AppendUint64(b, uint64(m.LogEndOffset))
 	b = binary.BigEndian.AppendUint64(b, uint64(m.SizeBytes))
-	return append(b, 0) // no tags
+	tags := uint64(0)
+	if m.Storage != nil {
+		tags++
+	}
+	b = binary.AppendUvarint(b, tags)
+	if m.Storage != nil {
+		b = appendTag(b, 0, m.Storage.size())
+		b = m.Storage.append(b)
+	}
+	return b
 }
 
 // decode reads what append writes. After a failure the fields are undefined.
@@ -232,7 +249,109 @@ func (m *PartitionDescription) decode(r *reader) {
 	m.HighWatermark = int64(r.u64("partition_description.high_watermark"))
 	m.LogEndOffset = int64(r.u64("partition_description.log_end_offset"))
 	m.SizeBytes = r.u64("partition_description.size_bytes")
-	r.skipTags("partition_description")
+	m.Storage = nil
+	tags := r.tags("partition_description")
+	for tags.next(r) {
+		switch tags.tag {
+		case 0:
+			m.Storage = new(PartitionStorage)
+			m.Storage.decode(r)
+		default:
+			tags.skip(r)
+		}
+	}
+}
+
+// PartitionStorage says what the leader knows of a partition's stored records.
+type PartitionStorage struct {
+	// All that was sealed then, in Unix milliseconds, has been read again and verified since; -1 when unknown.
+	VerifiedMs int64
+	// Whether a verification that VERIFY_TOPIC asked for has not ended yet.
+	Verifying bool
+	// Bytes that a verification reads.
+	SealedBytes uint64
+	// How many damaged ranges are known; more than are listed when there are very many.
+	DamagesTotal uint32
+	// The damaged ranges in ascending order.
+	Damages []StoredDamage
+}
+
+// size is the number of bytes that append writes.
+func (m *PartitionStorage) size() int {
+	n := 22 // fixed fields and the count of tags
+	n += sizeUvarint(uint64(len(m.Damages)))
+	for i := range m.Damages {
+		n += m.Damages[i].size()
+	}
+	return n
+}
+
+// append writes the fields and the tags.
+func (m *PartitionStorage) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, uint64(m.VerifiedMs))
+	b = appendBool(b, m.Verifying)
+	b = binary.BigEndian.AppendUint64(b, uint64(m.SealedBytes))
+	b = binary.BigEndian.AppendUint32(b, uint32(m.DamagesTotal))
+	b = binary.AppendUvarint(b, uint64(len(m.Damages)))
+	for i := range m.Damages {
+		b = m.Damages[i].append(b)
+	}
+	return append(b, 0) // no tags
+}
+
+// decode reads what append writes. After a failure the fields are undefined.
+func (m *PartitionStorage) decode(r *reader) {
+	m.VerifiedMs = int64(r.u64("partition_storage.verified_ms"))
+	m.Verifying = r.bool("partition_storage.verifying")
+	m.SealedBytes = r.u64("partition_storage.sealed_bytes")
+	m.DamagesTotal = r.u32("partition_storage.damages_total")
+	m.Damages = grow(m.Damages, r.count("partition_storage.damages", 28))
+	for i := range m.Damages {
+		m.Damages[i].decode(r)
+		if r.failed() {
+			return
+		}
+	}
+	r.skipTags("partition_storage")
+}
+
+// StoredDamage is a range of offsets whose records the disk lost. Reads of it answer CORRUPT_RECORD.
+type StoredDamage struct {
+	// The offsets.
+	Range DamagedRange
+	// When the broker met it since its last start, in Unix milliseconds.
+	FoundMs int64
+	// The file that should hold them, in the data folder; empty when it is not known.
+	File string
+	// What is wrong; for people.
+	Text string
+}
+
+// size is the number of bytes that append writes.
+func (m *StoredDamage) size() int {
+	n := 9 // fixed fields and the count of tags
+	n += m.Range.size()
+	n += sizeBytes(len(m.File))
+	n += sizeBytes(len(m.Text))
+	return n
+}
+
+// append writes the fields and the tags.
+func (m *StoredDamage) append(b []byte) []byte {
+	b = m.Range.append(b)
+	b = binary.BigEndian.AppendUint64(b, uint64(m.FoundMs))
+	b = appendBytes(b, m.File)
+	b = appendBytes(b, m.Text)
+	return append(b, 0) // no tags
+}
+
+// decode reads what append writes. After a failure the fields are undefined.
+func (m *StoredDamage) decode(r *reader) {
+	m.Range.decode(r)
+	m.FoundMs = int64(r.u64("stored_damage.found_ms"))
+	m.File = r.string("stored_damage.file")
+	m.Text = r.string("stored_damage.text")
+	r.skipTags("stored_damage")
 }
 
 // TopicConfigEntry is one setting of a topic as the broker sees it.

@@ -103,7 +103,9 @@ func setFields(t testing.TB, v reflect.Value, raw json.RawMessage) {
 		for i := range v.NumField() {
 			name := snake(v.Type().Field(i).Name)
 			if fields[name] == nil {
-				t.Fatalf("no field %s in %s", name, raw)
+				// A tagged field that was defined after the vector was released is absent from it; one
+				// that is not tagged would change the frame, which is compared.
+				continue
 			}
 			setFields(t, v.Field(i), fields[name])
 		}
@@ -136,4 +138,56 @@ func setFields(t testing.TB, v reflect.Value, raw json.RawMessage) {
 	default:
 		fail(json.Unmarshal(raw, v.Addr().Interface()))
 	}
+}
+
+// sameFields compares fields with those that a vector lists. Fields that it does not
+// list were defined later, and are absent: null, zero, false or empty.
+func sameFields(got, want any) bool {
+	switch g := got.(type) {
+	case map[string]any:
+		w, ok := want.(map[string]any)
+		if !ok {
+			return false
+		}
+		for name, field := range g {
+			listed, ok := w[name]
+			if ok && !sameFields(field, listed) || !ok && !absent(field) {
+				return false
+			}
+		}
+		for name := range w {
+			if _, ok := g[name]; !ok {
+				return false
+			}
+		}
+		return true
+	case []any:
+		w, ok := want.([]any)
+		if !ok || len(g) != len(w) {
+			return false
+		}
+		for i := range g {
+			if !sameFields(g[i], w[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return got == want
+}
+
+func absent(field any) bool {
+	switch f := field.(type) {
+	case nil:
+		return true
+	case bool:
+		return !f
+	case float64:
+		return f == 0
+	case string:
+		return f == "" || f == "0"
+	case []any:
+		return len(f) == 0
+	}
+	return false
 }

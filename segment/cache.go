@@ -9,6 +9,7 @@ type cache struct {
 	store          *Store
 	oldest, newest *chunk
 	bytes          int64 // of closed chunks and of what open tails hold
+	tails          int64 // of bytes, what open tails hold
 	tailNext       int   // where evictTails goes on in the active logs
 	evicting       bool
 }
@@ -19,6 +20,9 @@ const (
 
 	// evictTailsMax bounds the open tails that one eviction sends to their segments.
 	evictTailsMax = 8
+
+	// tailsLeast is what open tails may hold however small the budget is.
+	tailsLeast = 8 << 20
 
 	// relieveBytes is how much one relief gives up. A block of memory can serve another
 	// size only when all of its slabs are home, so it is several blocks.
@@ -70,13 +74,18 @@ func (k *cache) remove(c *chunk) {
 	c.older, c.newer = nil, nil
 }
 
-// overfull says that chunks which cannot be given up yet hold twice the budget.
-func (k *cache) overfull() bool { return k.bytes > 2*k.store.options.CacheBytes }
+// overfull says that chunks which cannot be given up yet, or open tails, hold twice the
+// budget. A few open tails are always allowed: what is appended needs one.
+func (k *cache) overfull() bool {
+	most := 2 * k.store.options.CacheBytes
+	return k.bytes-k.tails > most || k.tails > max(most, tailsLeast)
+}
 
 // chargeTail counts the memory that a log's open tail holds: that of thousands of
 // quiet partitions is most of what they take.
 func (k *cache) chargeTail(l *Log, bytes int64) {
 	l.tailCharged += bytes
+	k.tails += bytes
 	k.bytes += bytes
 }
 

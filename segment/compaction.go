@@ -104,7 +104,11 @@ func (s *Store) compactEnded(job *Compaction) {
 	s.stats.Compactions++
 	s.stats.CompactRead += uint64(job.Stats.BytesRead)
 	s.stats.CompactWritten += uint64(job.Stats.BytesWritten)
+	if job.Err == nil {
+		s.stats.CompactRemoved += uint64(job.Stats.RecordsRead - job.Stats.RecordsKept)
+	}
 	if job.Err != nil {
+		s.stats.CompactFailures++
 		s.log.Warn("a compaction failed; nothing has changed", "log", l.id.String(), "error", job.Err)
 	}
 	for _, number := range job.Irregular {

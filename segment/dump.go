@@ -119,11 +119,30 @@ func dumpJournal(f core.File, size int64, name string, r *Report) {
 		return
 	}
 	shown := 0
+	// last is the newest frame of each partition; what is missing behind it when the
+	// next one comes, with a hole between them, is what the hole took.
+	type point struct {
+		index  core.Index
+		next   core.Offset
+		behind int // holes shown when it was met
+	}
+	last := map[core.PartitionID]point{}
 	holes := func() {
 		for ; shown < len(s.Holes); shown++ {
 			h := s.Holes[shown]
 			r.damage(DamageLine{File: name, Start: h.Start, End: h.End, What: journalHoleText(h)})
 		}
+	}
+	follows := func(h *FrameHeader) {
+		if !frameIndexed(h.Kind) {
+			return
+		}
+		if l, ok := last[h.Partition]; ok && l.behind < shown && h.Index > l.index+1 && h.BaseOffset > l.next {
+			base, next := l.next, h.BaseOffset
+			r.damage(DamageLine{File: name, What: "frames are missing, here or written to a segment only", Partition: h.Partition,
+				IndexFirst: l.index + 1, IndexNext: h.Index, OffsetFirst: &base, OffsetNext: &next})
+		}
+		last[h.Partition] = point{h.Index, h.Next(), shown}
 	}
 	for s.Next() {
 		holes()
@@ -133,6 +152,8 @@ func dumpJournal(f core.File, size int64, name string, r *Report) {
 			line := newFrameLine(name, start+int64(position), h, payload)
 			if err != nil {
 				line.Detail = err.Error()
+			} else {
+				follows(h)
 			}
 			r.add(line)
 			return nil

@@ -59,7 +59,7 @@ func TestDumpReportsDamageInPlace(t *testing.T) {
 	b := d.files.get(t, name)
 	b[d.logs[1].places[1].position+FrameHeaderBytes+20] ^= 1
 	text, r := dumpText(t, d.files, name)
-	contains(t, text, "DAMAGE "+name+" positions [4160, 8192): frame: payload checksum mismatch; indexes [4, 5); offsets [4, 5)", "offsets [5, 6)")
+	contains(t, text, "DAMAGE "+name+" positions [4160, 8192): frame: payload checksum mismatch; partition id 17; indexes [4, 5); offsets [4, 5)", "offsets [5, 6)")
 	if r.Damages != 1 || strings.Count(text, "\n") != strings.Count(good, "\n")-1 {
 		t.Fatal(text)
 	}

@@ -22,6 +22,11 @@ var (
 	// ErrStateMissing reports a partition without a usable state whose log does not
 	// reach back to its first frame: it refuses service instead of starting empty.
 	ErrStateMissing = errors.New("storage: no usable .state file, and the log does not begin with its first frame")
+	// ErrFrameNonsense reports frames with good checksums that cannot be of one log.
+	ErrFrameNonsense = errors.New("storage: frames do not fit together")
+	// ErrTermsSpent reports a partition whose files name a term or generation behind which
+	// none is left: they are not what any broker wrote.
+	ErrTermsSpent = errors.New("storage: no term or generation is left")
 	// ErrLayout reports a data folder whose meta/ does not fit what is in it.
 	ErrLayout = errors.New("data folder")
 	// ErrJournalFailed reports a journal write or sync that failed: the process must end.

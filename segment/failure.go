@@ -6,12 +6,11 @@ import (
 	"github.com/pulsemq/pulsemq/core"
 )
 
-// fail begins the return of a log to its durable point, after a segment write or
-// sync failed. ended says that the active segment must not be written any more:
-// after a failed write or sync nobody knows what it holds behind its durable point.
-func (s *Store) fail(l *Log, err error, ended bool) {
+// fail begins the return of a log to its durable point, after something failed on
+// the way to its segment.
+func (s *Store) fail(l *Log, err error) {
 	if errors.Is(err, core.ErrDiskFull) {
-		s.diskFull()
+		s.diskFull(err)
 	} else {
 		s.log.Error("a segment write failed; the partition returns to its durable point", "log", l.id.String(), "error", err)
 	}
@@ -19,7 +18,6 @@ func (s *Store) fail(l *Log, err error, ended bool) {
 		return
 	}
 	l.failure = err
-	l.failEnded = l.failEnded || ended
 	l.state = logFailing
 	if !l.inFailedList {
 		l.inFailedList = true
@@ -64,7 +62,6 @@ func (s *Store) rollBack(l *Log) {
 		l.stopState = false
 	}
 	lost := l.index >= next
-	fresh := lost || l.failEnded // else no index is written twice: everything goes on as it was
 	l.pending.cut(next)
 	l.cutTrims(next)
 	l.cutChunks(next)
@@ -75,33 +72,28 @@ func (s *Store) rollBack(l *Log) {
 	l.flushIndex, l.syncIndex = min(l.flushIndex, l.index), min(l.syncIndex, l.index)
 	l.unsynced, l.unsyncedSince = 0, 0
 	l.epochs.Truncate(next)
-	if fresh {
+	// Nobody knows what the segment holds behind its durable point: nothing, after a
+	// failed write, or what is to be written again, when its sync or its opening
+	// failed. Going on in it would leave a hole, or frames that are there twice.
+	g := l.active()
+	ended := g != nil && g.lastIndex > l.sealed.Index
+	if lost || ended { // else no index is written twice, and everything goes on as it was
 		l.opening, l.openNeeded, l.recordNeeded = 0, true, false
 		core.Assert(l.term < core.TermMax, "terms fit a leader epoch")
 		l.term++
 		l.generation++
 		l.generationStart = next
 	}
-	if l.failEnded {
+	if ended {
 		s.endFailed(l)
 	}
-	l.failure, l.failEnded = nil, false
+	l.failure = nil
 	l.retryAt = s.mono + writerRetryNanos
 	l.state = logServing
 	if lost || !errors.Is(err, core.ErrDiskFull) {
 		l.owner.RolledBack(l, l.end, err)
 	}
 	s.kick(l)
-}
-
-// writtenUnsealed says whether the active segment holds frames that are not durable.
-func (l *Log) writtenUnsealed() bool {
-	for i := l.issued - 1; i >= 0 && l.chunks.at(i).state != chunkSealed; i-- {
-		if l.chunks.at(i).state == chunkWritten {
-			return true
-		}
-	}
-	return false
 }
 
 // cutChunks forgets frames in memory from an index on, and takes back what was

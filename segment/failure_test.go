@@ -2,6 +2,7 @@ package segment
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -221,6 +222,83 @@ func TestFailureTakesTheStateWithIt(t *testing.T) {
 	r.stop()
 }
 
+// An extent that cannot be had, as on a full disk, and a file that cannot be opened leave no hole in the segment, no
+// frame in it twice and nothing in its index that is not there: what is durable is read from the disk, at once, after the
+// disk has recovered, and after a power cut.
+func TestFailedChainLeavesNoHole(t *testing.T) {
+	for _, kind := range []core.DiskOpKind{core.DiskAllocate, core.DiskOpen} {
+		for _, level := range []core.Durability{core.DurabilitySync, core.DurabilityBatch, core.DurabilityNone} {
+			for _, size := range []int{20 << 10, 100 << 10} {
+				t.Run(fmt.Sprintf("%s %s %d", kind, level, size), func(t *testing.T) { testFailedChain(t, kind, level, size) })
+			}
+		}
+	}
+}
+
+func testFailedChain(t *testing.T, kind core.DiskOpKind, level core.Durability, size int) {
+	r := newRig(t, func(o *rigOptions) {
+		o.store.FlushBytes, o.store.CacheBytes, o.store.OpenFiles, o.log.Durability = 64<<10, 1, 1, level
+	})
+	owners := r.serve(16, 17)
+	o := owners[0]
+	put := func() error { return o.tryAppend(1, size, level) }
+	for o.log.EndOffset() < 8 { // the segment is there, with frames that are not synced in it
+		if err := put(); err != nil {
+			t.Fatal(err)
+		}
+		r.settle()
+	}
+	err := error(nil) // EIO
+	if kind == core.DiskAllocate {
+		err = core.ErrDiskFull
+	}
+	if kind == core.DiskOpen {
+		for o.log.active().file != 0 { // another log's takes its place
+			owners[1].append(1, 100<<10)
+			r.settle()
+		}
+	}
+	fault := r.fs.Inject(&mem.Fault{Kind: kind, Path: "topics/*.log", Err: err})
+	for n := 0; fault.Hits() == 0; n++ {
+		if n == 200 {
+			t.Fatal("the fault did not come")
+		}
+		_ = put()
+		r.settle()
+	}
+	o.check(0)
+	for range 6 {
+		r.tick(2e9) // the rest after a failure
+		if err := put(); err != nil && !errors.Is(err, core.ErrDiskFull) {
+			t.Fatal(err)
+		}
+		r.settle()
+		o.check(0)
+	}
+	r.verify()
+	want, durable := o.history, o.log.DurableOffset()
+	r.crash(5, mem.CrashOptions{Data: mem.FateDrop, Entries: mem.FateDrop, InFlight: mem.FateDrop})
+	o = r.open(16)
+	r.open(17)
+	r.store.Start()
+	if len(o.log.Damaged()) > 0 {
+		t.Fatalf("called damaged: %+v", o.log.Damaged())
+	}
+	end := o.log.EndOffset()
+	if end < durable {
+		t.Fatalf("after the crash the log ends at %d, and %d was durable", end, durable)
+	}
+	var bytes []byte
+	for _, b := range want {
+		if b.next <= end {
+			bytes = append(bytes, b.bytes...)
+		}
+	}
+	if got, err := o.read(0, end, 256<<10); err != nil || string(got) != string(bytes) {
+		t.Fatalf("after the crash: %d bytes, want %d: %s (%v)", len(got), len(bytes), firstDifference(got, bytes), err)
+	}
+}
+
 // While the disk stays full, every try to write a segment fails before anything was
 // written. The segment goes on where it ended, without a hole, and the term is not
 // raised with each try: nothing was lost.
@@ -266,4 +344,37 @@ func TestFullDiskLeavesNoHoles(t *testing.T) {
 	r.store.Start()
 	o.history = history
 	o.check(0)
+}
+
+// What stands behind the durable point of a failed segment is never read again,
+// although the disk may well hold it: other frames have its offsets.
+func TestFailedSegmentIsReadUpToItsDurablePoint(t *testing.T) {
+	r := newRig(t, func(o *rigOptions) { o.store.IdleNanos = 1e9 })
+	o := r.serve(16)[0]
+	o.append(1, 100)
+	r.settle()
+	o.append(1, 100<<10)
+	r.settle()
+	r.fs.Inject(&mem.Fault{Kind: core.DiskSync, Path: "topics/*.log"})
+	for range 3 {
+		o.append(1, 70<<10)
+	}
+	r.until("the roll back", func() bool { return len(o.rolled) == 1 })
+	r.tick(2e9)
+	for range 3 {
+		o.append(1, 80<<10)
+		r.settle()
+	}
+	for range 5 {
+		r.tick(2e9)
+	}
+	if o.log.chunks.len() > 0 || len(o.log.segments) != 2 {
+		t.Fatalf("%d chunks in memory, %d segments: this is about reading from the disk", o.log.chunks.len(), len(o.log.segments))
+	}
+	o.check(0)
+	for _, b := range o.history {
+		if got := r.lookup(o.log, batchTimestamp(b)); got.Offset != b.base {
+			t.Fatalf("the record at %d is found at %d", b.base, got.Offset)
+		}
+	}
 }

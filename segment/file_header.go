@@ -109,7 +109,7 @@ func ParseFileHeader(b []byte) (FileHeader, error) {
 	if v := binary.BigEndian.Uint16(b[4:]); v != fileVersion {
 		return h, fmt.Errorf("file header: format version %d, this build reads version %d", v, fileVersion)
 	}
-	if len(bytes.TrimLeft(b[fileUsed:FileHeaderBytes-4], "\x00")) != 0 {
+	if b[7] != 0 || b[78] != 0 || b[79] != 0 || len(bytes.TrimLeft(b[fileUsed:FileHeaderBytes-4], "\x00")) != 0 {
 		return h, fmt.Errorf("%w: unused bytes are not zero", ErrFileHeader)
 	}
 	h.Kind = FileKind(b[6])

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -15,9 +16,15 @@ type fileWaiter interface {
 // files keeps segment files open while they are used and a bounded number after.
 // A file in use is never closed, so the bound may be passed by as many files as
 // writers and reads are busy, which are bounded themselves.
+//
+// When the process has no descriptors left, the bound falls to half of what is
+// open, and rises again with each file that can be opened: connections may have
+// taken them, and they come back.
 type files struct {
 	store          *Store
 	open           int
+	most           int      // the bound: at most Options.OpenFiles
+	warnedAt       int64    // monotonic, when the log was last told that descriptors have run out
 	oldest, newest *segment // open files without a user, by last use
 }
 
@@ -58,13 +65,34 @@ func (o *fileOp) Complete(op *core.DiskOp) {
 	g := o.segment
 	g.opening = false
 	if op.Err != nil {
-		o.files.ready(g, fmt.Errorf("open %s: %w", g.path, op.Err))
+		err := fmt.Errorf("open %s: %w", g.path, op.Err)
+		if errors.Is(err, core.ErrDiskFiles) {
+			o.files.press()
+			err = fmt.Errorf("%w: %w", ErrStoreBusy, err)
+		}
+		o.files.ready(g, err)
 		return
 	}
 	g.file = op.File
-	o.files.open++
+	o.files.opened()
 	o.files.ready(g, nil)
 	o.files.bound()
+}
+
+// opened counts a file.
+func (k *files) opened() {
+	k.open++
+	k.most = min(k.most+1, k.store.options.OpenFiles)
+}
+
+// press gives idle files up because there are no descriptors.
+func (k *files) press() {
+	if s := k.store; k.warnedAt == 0 || s.mono-k.warnedAt >= filesWarnNanos {
+		k.warnedAt = s.mono
+		s.log.Warn("file descriptors have run out: fewer segments are kept open", "shard", int(s.shard), "open", k.open)
+	}
+	k.most = max(openFilesMin, k.open/2)
+	k.bound()
 }
 
 func (k *files) ready(g *segment, err error) {
@@ -85,7 +113,7 @@ func (k *files) ready(g *segment, err error) {
 func (k *files) created(g *segment, file core.FileID) {
 	g.file = file
 	g.users++
-	k.open++
+	k.opened()
 	k.bound()
 }
 
@@ -137,7 +165,7 @@ func (k *files) unlist(g *segment) {
 
 // bound closes files without a user while too many are open.
 func (k *files) bound() {
-	for k.open > k.store.options.OpenFiles && k.oldest != nil {
+	for k.open > k.most && k.oldest != nil {
 		if !k.close(k.oldest) {
 			return
 		}

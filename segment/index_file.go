@@ -162,11 +162,11 @@ func OpenIndex(files core.FS, stem string, segment *FileHeader, sealed SealedPoi
 		size = min(size, alignUp(sealed.Position))
 	}
 	if err := scanner.Open(f, size, segment); err != nil {
-		return nil, true, err
+		return nil, true, unreadable(err)
 	}
 	x = NewIndex(segment.BaseOffset, segment.BaseIndex)
 	if err := RebuildIndex(scanner, x); err != nil {
-		return nil, true, err
+		return nil, true, unreadable(err)
 	}
 	return x, true, SaveIndex(files, stem+IndexExtension, segment, x)
 }

@@ -1,6 +1,11 @@
 package segment
 
-import "github.com/pulsemq/pulsemq/core"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pulsemq/pulsemq/core"
+)
 
 // indexWaiter is told when a segment's index has been loaded, or why not.
 type indexWaiter interface {
@@ -20,6 +25,7 @@ type indexJob struct {
 	index   *Index
 	holes   []Hole
 	rebuilt bool
+	unsaved error // the index is good and its file could not be written
 	err     error
 	waiters []indexWaiter
 }
@@ -62,7 +68,7 @@ func (j *indexJob) Run() {
 		j.index, j.rebuilt, j.err = OpenIndex(j.store.ports.FS, j.stem, &j.header, j.sealed, &sc)
 		j.holes = sc.Holes
 		if j.index != nil {
-			j.err = nil // that the file could not be written costs the next start a rebuild, no more
+			j.unsaved, j.err = j.err, nil // costs the next start a rebuild, no more
 		}
 		return
 	}
@@ -73,17 +79,31 @@ func (j *indexJob) Run() {
 	}
 	defer f.Close()
 	j.rebuilt = true
-	if j.err = sc.Open(f, j.upTo, &j.header); j.err != nil {
-		return
+	if j.err = sc.Open(f, j.upTo, &j.header); j.err == nil {
+		j.index = NewIndex(j.header.BaseOffset, j.header.BaseIndex)
+		j.err = RebuildIndex(&sc, j.index)
 	}
-	j.index = NewIndex(j.header.BaseOffset, j.header.BaseIndex)
-	j.err = RebuildIndex(&sc, j.index)
+	j.err = unreadable(j.err)
+}
+
+// errUnreadable says that a segment's bytes could not be read, so that nobody knows
+// where its records are. It is not that the file could not be opened, which passes.
+var errUnreadable = errors.New("the segment cannot be read")
+
+func unreadable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errUnreadable, err)
 }
 
 // Done takes the index over on the shard.
 func (j *indexJob) Done() {
 	g, s := j.segment, j.store
 	g.indexJob = nil
+	if err := errors.Join(j.err, j.unsaved); err != nil {
+		s.log.Warn("an index could not be loaded or written", "segment", j.stem, "error", err)
+	}
 	if j.err == nil {
 		if j.rebuilt {
 			s.stats.IndexesRebuilt++
@@ -97,7 +117,7 @@ func (j *indexJob) Done() {
 		g.indexFrom = FileHeaderBytes
 		g.indexUsed = s.mono
 		g.maxKnown, g.maxTimestamp = true, g.index.MaxTimestamp
-		s.noteHoles(g.log, j.holes)
+		s.noteHoles(g.log, g.path, j.holes, damageOfSegment)
 	}
 	for _, w := range j.waiters {
 		w.indexLoaded(j.err)
@@ -116,24 +136,5 @@ func (x *Index) prepend(before *Index) {
 	x.Entries = append(before.Entries, x.Entries...)
 	if len(x.Entries) > 0 && x.lastEntry == 0 {
 		x.lastEntry = before.lastEntry
-	}
-}
-
-// noteHoles takes over damage that a scan of a sealed segment found.
-func (s *Store) noteHoles(l *Log, holes []Hole) {
-	for _, h := range holes {
-		if h.OffsetFirst >= h.OffsetNext {
-			continue
-		}
-		known := false
-		for _, d := range l.damaged {
-			known = known || d.Start <= h.OffsetFirst && d.Next >= h.OffsetNext
-		}
-		if !known {
-			s.stats.Damages++
-			l.damaged = append(l.damaged, DamageRange{
-				Start: h.OffsetFirst, Next: h.OffsetNext, IndexFirst: h.IndexFirst, IndexNext: h.IndexNext, Cause: h.Cause,
-			})
-		}
 	}
 }

@@ -94,7 +94,7 @@ func ParseGroupHeader(b []byte) (GroupHeader, error) {
 		BodyCRC:        binary.BigEndian.Uint32(b[36:]),
 		Salt:           binary.BigEndian.Uint64(b[40:]),
 	}
-	if b[4] != groupVersion {
+	if b[4] != groupVersion || h.Flags&^(GroupRestart|GroupClean) != 0 || !allZero(b[48:60]) {
 		return h, ErrGroupUnknown
 	}
 	return h, nil

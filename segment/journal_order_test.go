@@ -7,6 +7,102 @@ import (
 	"github.com/pulsemq/pulsemq/segment/disk/mem"
 )
 
+// batchRig is a log whose frames are not synced unless one asks for it.
+func batchRig(t *testing.T, ids ...core.PartitionID) (*rig, []*rigOwner) {
+	r := newRig(t, func(o *rigOptions) {
+		o.log = LogOptions{Durability: core.DurabilityBatch, FlushNanos: 1e18, FlushBytes: 1 << 40}
+	})
+	owners := r.serve(ids...)
+	for _, o := range owners {
+		o.append(1, 10) // opens the term, which is synced
+	}
+	r.settle()
+	return r, owners
+}
+
+func (o *rigOwner) appendAt(level core.Durability, count, size int) {
+	o.rig.t.Helper()
+	if err := o.tryAppend(count, size, level); err != nil {
+		o.rig.t.Fatal(err)
+	}
+}
+
+// A group that needs a sync waits for those before it: its sync must cover them.
+func TestSyncGroupsWaitForUnsyncedOnes(t *testing.T) {
+	r, owners := batchRig(t, 16)
+	o, j := owners[0], r.store.journal
+	slow := r.fs.Inject(&mem.Fault{Kind: core.DiskWrite, Path: "*.jnl", Action: mem.FaultDelay, Delay: 20})
+	o.append(1, 10)
+	r.turn()
+	sequence := j.sequence
+	o.appendAt(core.DurabilitySync, 1, 10)
+	for range 10 {
+		r.turn()
+		if j.inFlight != 1 || j.sequence != sequence {
+			t.Fatalf("%d groups in flight, the last is %d: one was issued beside %d", j.inFlight, j.sequence, sequence)
+		}
+	}
+	if slow.Hits() != 1 {
+		t.Fatal("the group before was not held back")
+	}
+	r.settle()
+	r.until("the ack", func() bool { return o.log.DurableOffset() == o.log.EndOffset() })
+}
+
+// While a sync is in flight the next group gathers, also one that needs no sync: it
+// would be called synced by a header that was written before it was.
+func TestNothingIsIssuedBesideASync(t *testing.T) {
+	r, owners := batchRig(t, 16)
+	o, j := owners[0], r.store.journal
+	slow := r.fs.Inject(&mem.Fault{Kind: core.DiskSync, Path: "*.jnl", Action: mem.FaultDelay, Delay: 20})
+	o.appendAt(core.DurabilitySync, 1, 10)
+	r.turn()
+	sequence := j.sequence
+	for range 10 {
+		o.append(1, 10)
+		r.turn()
+		if j.sequence != sequence {
+			t.Fatalf("group %d was issued beside the sync of %d", j.sequence, sequence)
+		}
+	}
+	if slow.Hits() != 1 {
+		t.Fatal("the sync was not held back")
+	}
+	r.until("the writes", func() bool { return o.log.WrittenOffset() == o.log.EndOffset() })
+}
+
+// The journal goes on in the next file only when the one before is synced: else a
+// group there would be acked as durable, and those before it, which it follows,
+// would be lost in a power cut.
+func TestJournalRollSyncsTheFileBefore(t *testing.T) {
+	r, owners := batchRig(t, 16, 17)
+	plain, acked := owners[0], owners[1]
+	j := r.store.journal
+	for rolls := 0; rolls < 3; {
+		before := j.current
+		plain.append(4, 1000)
+		r.turn()
+		if j.current == before {
+			continue
+		}
+		rolls++
+		acked.appendAt(core.DurabilitySync, 1, 10)
+		r.until("the ack", func() bool { return acked.log.DurableOffset() == acked.log.EndOffset() })
+		want := []core.Offset{plain.log.DurableOffset(), acked.log.DurableOffset()}
+		c := *r
+		c.ops, c.fs = nil, r.fs.Crash(1, dropAll)
+		c.start()
+		if c.store.stats.JournalDamages > 0 {
+			t.Fatalf("roll %d: the journal is damaged after a power cut", rolls)
+		}
+		for k, o := range c.reopen(16, 17) {
+			if o.log.EndOffset() < want[k] || len(o.log.Damaged()) > 0 {
+				t.Fatalf("roll %d: partition %d ends at %d, %d was durable; damaged %+v", rolls, o.id, o.log.EndOffset(), want[k], o.log.Damaged())
+			}
+		}
+	}
+}
+
 // Of two unsynced groups in flight the later one may end first. Replay stops at the
 // first gap, so nothing of it counts before the earlier one has ended: a batch that
 // was called written survives kill -9.

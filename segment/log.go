@@ -12,9 +12,14 @@ type LogIdentity struct {
 	Partition core.PartitionID
 	Topic     core.TopicID
 	Number    core.PartitionNumber
+	// Name is the topic's, for people who read the log; no file holds it.
+	Name string
 }
 
 func (id LogIdentity) String() string {
+	if id.Name != "" {
+		return fmt.Sprintf("topic %s partition %d (id %d, topic id %s)", id.Name, id.Number, id.Partition, id.Topic)
+	}
 	return fmt.Sprintf("partition %d (topic %s, number %d)", id.Partition, id.Topic, id.Number)
 }
 
@@ -38,13 +43,6 @@ type LogOwner interface {
 	// Replay hands on each frame behind the restored state, in order. The payload is
 	// a view that is good during the call.
 	Replay(h *FrameHeader, payload []byte)
-}
-
-// DamageRange is a range of records that the disk lost below the durable point.
-type DamageRange struct {
-	Start, Next           core.Offset // [Start, Next)
-	IndexFirst, IndexNext core.Index  // [IndexFirst, IndexNext)
-	Cause                 error
 }
 
 type logState uint8
@@ -82,6 +80,7 @@ type Log struct {
 	generationStart core.Index
 	epochs          EpochTable
 	damaged         []DamageRange
+	blemishes       []blemish // damage of the log's files that took no record
 
 	// openNeeded: the next append first opens the term with a generation record and a
 	// no-op. recordNeeded: the generation record has not been put in a group yet.
@@ -132,6 +131,8 @@ type Log struct {
 	stateRetryAt    int64
 
 	retainAt       int64       // monotonic, of the next look for old segments
+	verifiedAt     int64       // wall clock: what was sealed then has been read again since; 0 unknown
+	verifyAsked    bool        // somebody wants it read again, ahead of the others
 	compactAt      int64       // monotonic, before which no compaction begins
 	compactDropped core.Offset // below it tombstones were dropped, or looked for
 
@@ -142,7 +143,6 @@ type Log struct {
 	inPlaceList, inUnsyncedList, inJournalList, inFailedList, inActiveList, inKickList bool
 
 	failure    error // why the log is failing
-	failEnded  bool  // its active segment must not be written any more
 	appendLast int64 // wall clock of the newest frame
 	dropped    func()
 	trims      []trim
@@ -193,10 +193,6 @@ func (l *Log) Generation() core.Generation { return l.generation }
 
 // Epochs is the table of terms. It is read-only.
 func (l *Log) Epochs() *EpochTable { return &l.epochs }
-
-// Damaged are the ranges that recovery or a read found missing below the durable
-// point. It is read-only.
-func (l *Log) Damaged() []DamageRange { return l.damaged }
 
 // SizeBytes is what the log's segments and unwritten chunks hold.
 func (l *Log) SizeBytes() int64 {

@@ -178,10 +178,10 @@ func (f *fleet) append(t *rapid.T, p *modelled, size int) error {
 	batchSeed++
 	codec := rapid.SampledFrom([]proto.Codec{proto.CodecNone, proto.CodecNone, proto.CodecZstd, proto.CodecGzip}).Draw(t, "codec")
 	if p.options.Compact {
-		return p.owner.tryAppendBatch(keyedBatch(codec, rapid.IntRange(0, 9).Draw(t, "key"), size, batchSeed), p.options.Durability)
+		return p.owner.tryAppendBatch(keyedBatch(codec, rapid.IntRange(0, 9).Draw(t, "key"), size, batchSeed), 1, p.options.Durability)
 	}
 	if codec != proto.CodecNone {
-		return p.owner.tryAppendBatch(keyedBatch(codec, 0, size, batchSeed), p.options.Durability)
+		return p.owner.tryAppendBatch(keyedBatch(codec, 0, size, batchSeed), 1, p.options.Durability)
 	}
 	return p.owner.tryAppend(rapid.IntRange(1, 4).Draw(t, "records"), size, p.options.Durability)
 }

@@ -27,9 +27,12 @@ type Options struct {
 	FreeBytesLow, FreeBytesHigh int64
 	// IdleNanos is after how long without use a partition gives up its memory and files.
 	IdleNanos int64
-	// ScrubBytesPerSecond is how much of its sealed segments a shard reads again to find
-	// damage; -1 never does.
+	// ScrubBytesPerSecond is how much of its sealed segments a shard reads again at most
+	// to find damage.
 	ScrubBytesPerSecond int64
+	// ScrubNanos is the least time between the beginnings of two passes over all sealed
+	// segments; -1 begins none by itself.
+	ScrubNanos int64
 	// FlushBytes is how much of a partition's tail gathers before it goes to its segment.
 	FlushBytes int64
 	// RetainNanos is the time between two looks for segments past their retention.
@@ -47,6 +50,8 @@ type Options struct {
 const (
 	cacheBytesDefault     = 256 << 20
 	openFilesDefault      = 512
+	openFilesMin          = 4 // kept open even when descriptors have run out
+	filesWarnNanos        = 60e9
 	freeBytesLowDefault   = 256 << 20
 	freeBytesHighDefault  = 512 << 20
 	idleNanosDefault      = 60e9
@@ -55,6 +60,7 @@ const (
 	retainNanosDefault    = 1e9
 	compactNanosDefault   = 15e9
 	clockJumpDefault      = 3600e9
+	scrubNanosDefault     = 24 * 3600e9
 )
 
 func (o Options) withDefaults() Options {
@@ -73,8 +79,11 @@ func (o Options) withDefaults() Options {
 	if o.IdleNanos <= 0 {
 		o.IdleNanos = idleNanosDefault
 	}
-	if o.ScrubBytesPerSecond == 0 {
+	if o.ScrubBytesPerSecond <= 0 {
 		o.ScrubBytesPerSecond = scrubBytesPerSecondDefault
+	}
+	if o.ScrubNanos == 0 {
+		o.ScrubNanos = scrubNanosDefault
 	}
 	if o.FlushBytes <= 0 {
 		o.FlushBytes = flushBytesTailDefault

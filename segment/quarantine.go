@@ -80,7 +80,7 @@ func (d *Folder) QuarantineFolders(known func(topic core.TopicID, number core.Pa
 	}
 	for _, t := range topics {
 		topic, err := core.ParseTopicID(t.Name)
-		if err != nil {
+		if err != nil || topic.String() != t.Name {
 			d.log.Error("a folder that is no topic's lies in topics/ and is left alone", "name", t.Name)
 			continue
 		}
@@ -91,7 +91,8 @@ func (d *Folder) QuarantineFolders(known func(topic core.TopicID, number core.Pa
 		for _, p := range parts {
 			n, err := strconv.ParseUint(p.Name, 10, 32)
 			dir := path.Join(TopicsDir, t.Name, p.Name)
-			if err == nil && known(topic, core.PartitionNumber(n), d.partitionOf(dir)) {
+			// One that is not written as PartitionDir writes it is never opened.
+			if err == nil && dir == PartitionDir(topic, core.PartitionNumber(n)) && known(topic, core.PartitionNumber(n), d.partitionOf(dir)) {
 				continue
 			}
 			to := path.Join(QuarantineDir, t.Name, p.Name)

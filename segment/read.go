@@ -126,6 +126,12 @@ func (s *Store) readChunks(r *Read, i int, limit core.Offset) {
 			if f.kind != FrameData || f.base+core.Offset(f.span) <= r.Next {
 				continue
 			}
+			if f.base > r.Next {
+				if r.Next == r.Offset {
+					r.Err = s.missing(l, r.Next, f.base, errNoFrame)
+				}
+				return
+			}
 			run, more := r.take(&f, payload, limit)
 			if len(run) > 0 && !s.copySmall(r, run) {
 				r.Slices = append(r.Slices, run)

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -44,7 +45,7 @@ func (s *Store) readDisk(r *Read, limit core.Offset) bool {
 	}
 	g := r.Log.segmentAt(r.Offset)
 	if g == nil {
-		r.Err = &CorruptError{Start: r.Offset, Next: r.Offset + 1, Cause: errNoSegment}
+		r.Err = s.missing(r.Log, r.Offset, r.Log.behindGap(r.Offset), errNoSegment)
 		return true
 	}
 	var d *diskRead
@@ -66,7 +67,31 @@ func (s *Store) readDisk(r *Read, limit core.Offset) bool {
 	return false
 }
 
-var errNoSegment = errors.New("no segment holds the offset")
+// behindGap is the base offset of the first segment behind an offset that none holds.
+func (l *Log) behindGap(offset core.Offset) core.Offset {
+	for _, g := range l.segments {
+		if g.header.BaseOffset > offset {
+			return g.header.BaseOffset
+		}
+	}
+	return l.end
+}
+
+// missing takes note of offsets that nothing holds. Frames stand without a gap, also
+// where compaction took their records, so a gap is damage that an earlier start went
+// around: it is not found again where a start begins behind it.
+func (s *Store) missing(l *Log, start, next core.Offset, cause error) error {
+	next = max(next, start+1)
+	s.stats.Damages++
+	s.log.Error("stored records are missing", "log", l.id.String(), "offsets", fmt.Sprintf("[%d, %d)", start, next), "cause", cause)
+	l.damaged = append(l.damaged, DamageRange{Start: start, Next: next, Cause: cause})
+	return &CorruptError{Start: start, Next: next, Cause: cause}
+}
+
+var (
+	errNoSegment = errors.New("no segment holds the offset")
+	errNoFrame   = errors.New("the frame that held the offset is not there")
+)
 
 // locate asks the index where to begin.
 func (d *diskRead) locate() {
@@ -88,6 +113,12 @@ func (d *diskRead) locate() {
 
 // indexLoaded goes on once the segment's index is there.
 func (d *diskRead) indexLoaded(err error) {
+	if errors.Is(err, errUnreadable) {
+		// Trying again is no way past it, and a reader would not get to what lies behind.
+		d.store.log.Error("a segment's index could not be built", "file", d.segment.path, "error", err)
+		d.end(&CorruptError{Start: d.read.Offset, Next: d.offsetBehind(0), Cause: err})
+		return
+	}
 	if err != nil {
 		d.end(fmt.Errorf("index of %s: %w", d.segment.path, err))
 		return
@@ -99,8 +130,8 @@ func (d *diskRead) indexLoaded(err error) {
 func (d *diskRead) fetch(n int) {
 	d.start = d.frame &^ (core.DiskAlignment - 1)
 	n = int(min(alignUp(int64(n)), d.segment.position-d.start, core.SlabBytesMax))
-	if n <= 0 {
-		d.end(nil)
+	if n <= 0 { // the file ends before the frames that should stand there
+		d.end(d.behind())
 		return
 	}
 	if d.slab = d.store.ports.Slabs.Get(n); d.slab == nil {
@@ -189,6 +220,10 @@ func (d *diskRead) parse() {
 		}
 		h, err := ParseFrameHeader(b[at:])
 		if err != nil {
+			if to := d.resume(b, at); to > at {
+				at = to
+				continue
+			}
 			if !took {
 				d.damage(d.start+int64(at), nil, err)
 				return
@@ -199,6 +234,14 @@ func (d *diskRead) parse() {
 		if h.Kind != FrameData || h.Next() <= r.Next {
 			at += n
 			continue
+		}
+		if h.BaseOffset > r.Next {
+			if r.Next > r.Offset {
+				d.end(nil) // what lies before is good; the reader meets the gap with its next read
+			} else {
+				d.end(d.store.missing(r.Log, r.Next, h.BaseOffset, errNoFrame))
+			}
+			return
 		}
 		if at+n > len(b) {
 			break // not whole
@@ -243,20 +286,64 @@ func (d *diskRead) parse() {
 		return
 	}
 	whole := frame == d.frame && d.length >= int(min(core.SlabBytesMax, g.position-d.start))
-	d.slab.Release()
-	d.slab = nil
 	if whole {
 		d.damage(frame, nil, ErrFrameShort)
 		return
 	}
+	d.slab.Release()
+	d.slab = nil
 	d.frame = frame
 	d.fetch(core.SlabBytesMax)
+}
+
+// resume is where a read goes on behind a header that makes no sense, if no record is
+// lost that it wants: only the mark is hurt, or what stood there lies before. 0: there
+// is no such place.
+func (d *diskRead) resume(b []byte, at int) int {
+	if (d.start+int64(at))%core.DiskAlignment == 0 {
+		if base, ok := d.frameBase(b, at+FrameHeaderBytes); ok && base <= d.read.Next {
+			return at + FrameHeaderBytes
+		}
+	}
+	if i, base := d.markBehind(b, at+1); i > 0 && base <= d.read.Next {
+		return i
+	}
+	return 0
+}
+
+// frameBase is the base offset of a frame of the log that stands at a place.
+func (d *diskRead) frameBase(b []byte, at int) (core.Offset, bool) {
+	if at+FrameHeaderBytes > len(b) {
+		return 0, false
+	}
+	h, err := ParseFrameHeader(b[at:])
+	return h.BaseOffset, err == nil && frameIndexed(h.Kind) && h.Partition == d.read.Log.id.Partition
+}
+
+// markBehind finds the next write mark, and the base offset of the frame behind it.
+func (d *diskRead) markBehind(b []byte, from int) (at int, base core.Offset) {
+	for from < len(b) {
+		i := bytes.Index(b[from:], frameMagicBytes)
+		if i < 0 {
+			return 0, 0
+		}
+		from += i
+		h, err := ParseFrameHeader(b[from:])
+		if err == nil && h.Kind == FrameWriteMark && h.Partition == d.read.Log.id.Partition &&
+			checkMark(&h, d.segment.header.Salt, d.start+int64(from)) == nil {
+			if base, ok := d.frameBase(b, from+FrameHeaderBytes); ok {
+				return from, base
+			}
+		}
+		from++
+	}
+	return 0, 0
 }
 
 // behind is what a read says that met the end of its segment without a batch: the
 // offsets up to the next segment are not there.
 func (d *diskRead) behind() error {
-	return &CorruptError{Start: d.read.Next, Next: max(d.segment.next, d.read.Next+1), Cause: errNoSegment}
+	return d.store.missing(d.read.Log, d.read.Next, d.segment.next, errNoFrame)
 }
 
 // damage takes note of a frame that is not what was written, and answers the
@@ -268,11 +355,12 @@ func (d *diskRead) damage(position int64, h *FrameHeader, cause error) {
 		start, next = h.BaseOffset, h.Next()
 	} else {
 		next = d.offsetBehind(position + 1)
+		if i, base := d.markBehind(d.slab.Bytes[:d.length], int(position+1-d.start)); i > 0 {
+			next = min(next, base)
+		}
 	}
 	next = max(next, start+1)
-	d.store.stats.Damages++
-	d.store.log.Error("a read met damage", "file", d.segment.path, "position", position, "offsets", fmt.Sprintf("[%d, %d)", start, next), "error", cause)
-	l.damaged = append(l.damaged, DamageRange{Start: start, Next: next, Cause: cause})
+	d.store.noteDamage(l, DamageRange{Start: start, Next: next, File: d.segment.path, Cause: cause}, damageOfRead)
 	if start > r.Offset {
 		// What lies before is good; the reader meets the range with its next read.
 		d.limit = start
@@ -288,7 +376,7 @@ func (d *diskRead) offsetBehind(position int64) core.Offset {
 		return max(d.segment.next, d.read.Next+1)
 	}
 	for _, e := range d.segment.index.Entries {
-		if e.Position >= position {
+		if e.Position >= position && e.Offset > d.read.Offset {
 			return e.Offset
 		}
 	}

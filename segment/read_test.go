@@ -1,9 +1,11 @@
 package segment
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/segment/disk/mem"
 )
 
 // A read from disk that copies small batches together and hands large ones out
@@ -24,5 +26,39 @@ func TestReadOfSmallAndLargeBatchesFromDisk(t *testing.T) {
 	o.check(0)
 	if r.store.Stats().ReadsDisk == 0 {
 		t.Error("the records did not come from the disk")
+	}
+}
+
+// Records of a segment that cannot be read, nor its index, are an error for their
+// range, which readers can go behind; once it can be read, so can they.
+func TestReadWithoutAnIndexNamesItsRange(t *testing.T) {
+	r := newRig(t, func(o *rigOptions) { o.store.StateBytes = 64 << 10 }) // a start reads only what is behind the newest state
+	o := r.serve(1)[0]
+	for range 12 {
+		o.append(1, 100<<10)
+		r.settle()
+	}
+	r.tick(2e9)
+	r.stop()
+	r.start()
+	o = r.open(1)
+	r.store.Start()
+	r.fs.Inject(&mem.Fault{Kind: core.DiskRead, Path: "topics/*.log", Count: -1})
+	var corrupt *CorruptError
+	if _, err := o.read(0, o.log.EndOffset(), 64<<10); !errors.As(err, &corrupt) {
+		t.Fatalf("read: %v", err)
+	}
+	if corrupt.Start != 0 || corrupt.Next <= 0 || corrupt.Next > o.log.EndOffset() {
+		t.Errorf("offsets [%d, %d) are called damaged of [0, %d)", corrupt.Start, corrupt.Next, o.log.EndOffset())
+	}
+	if rebuilt := r.store.Stats().IndexesRebuilt; rebuilt > 0 {
+		t.Fatal("the index was there")
+	}
+	r.fs.ClearFaults()
+	if _, err := o.read(0, o.log.EndOffset(), 64<<10); err != nil {
+		t.Errorf("once it can be read again: %v", err)
+	}
+	if r.store.Stats().IndexesRebuilt == 0 {
+		t.Error("no index had to be built")
 	}
 }

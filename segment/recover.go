@@ -16,6 +16,12 @@ type located struct {
 	segment *segment // nil: in the journal file
 }
 
+const (
+	// indexMax and offsetMax are far above what any log reaches, and far from where sums wrap.
+	indexMax  core.Index  = 1 << 62
+	offsetMax core.Offset = 1 << 62
+)
+
 // recovery brings one log back to what its disk holds durably.
 //
 // The durable point D is the highest index that write marks, checkpoints and the
@@ -118,8 +124,7 @@ func (r *recovery) listSegments() error {
 		return a.Segment < b.Segment
 	})
 	for i := 1; i < len(l.segments); i++ {
-		a, b := &l.segments[i-1].header, &l.segments[i].header
-		if a.Segment == b.Segment || a.BaseOffset > b.BaseOffset || a.BaseIndex > b.BaseIndex {
+		if segmentsOverlap(&l.segments[i-1].header, &l.segments[i].header) {
 			return fmt.Errorf("%w: %s and %s overlap", ErrFileForeign, l.segments[i-1].path, l.segments[i].path)
 		}
 	}
@@ -128,6 +133,15 @@ func (r *recovery) listSegments() error {
 		g.lastIndex, g.next = after.BaseIndex-1, after.BaseOffset
 	}
 	return nil
+}
+
+// segmentsOverlap says whether a segment claims frames of the next one, by base
+// index, in a way that no run of this broker leaves behind. Numbers rise with base
+// indexes: a later segment never begins at an earlier index, unless compaction made
+// it. A file in between with a higher number would cut off the frames of the one
+// before and put its own in their place.
+func segmentsOverlap(a, b *FileHeader) bool {
+	return a.Segment == b.Segment || a.BaseOffset > b.BaseOffset || a.Segment > b.Segment && a.ReplacesNext == 0
 }
 
 // dropSuperseded removes the segments that a compacted one stands for: a crash
@@ -167,7 +181,7 @@ func (r *recovery) readHeader(g *segment, size int64) (keep bool, err error) {
 	b = b[:n]
 	want := g.header
 	h, err := ParseFileHeader(b)
-	g.position, g.allocated = max(alignUp(size), FileHeaderBytes), size
+	g.position, g.allocated = max(alignUp(size), FileHeaderBytes), alignUp(size)
 	if err == nil {
 		if h.Kind != FileSegment {
 			return false, fmt.Errorf("%w: %s is of kind %d", ErrFileForeign, g.path, h.Kind)
@@ -185,6 +199,9 @@ func (r *recovery) readHeader(g *segment, size int64) (keep bool, err error) {
 		return true, nil
 	}
 	if len(b) < FileHeaderBytes+2*FrameHeaderBytes || allZero(b[FileHeaderBytes:FileHeaderBytes+2*FrameHeaderBytes]) {
+		if !zerosBehind(f, size) {
+			return false, fmt.Errorf("%s: %w, and its first write is damaged too, but there is more behind it; nothing says how it belongs to the log", g.path, err)
+		}
 		if readErr != nil && n < int(min(size, int64(cap(b)))) {
 			return false, fmt.Errorf("%s: %w", g.path, readErr)
 		}
@@ -194,14 +211,18 @@ func (r *recovery) readHeader(g *segment, size int64) (keep bool, err error) {
 		}
 		return false, s.ports.FS.SyncDir(path.Dir(g.path))
 	}
-	mark, markErr := ParseFrameHeader(b[FileHeaderBytes:])
-	first, firstErr := ParseFrameHeader(b[FileHeaderBytes+FrameHeaderBytes:])
-	if markErr != nil || firstErr != nil || mark.Kind != FrameWriteMark || mark.Partition != g.log.id.Partition || !frameIndexed(first.Kind) {
-		return false, fmt.Errorf("%s: %w", g.path, err)
+	if h, ok := r.copiedHeader(g); ok {
+		g.header = h
+	} else {
+		mark, markErr := ParseFrameHeader(b[FileHeaderBytes:])
+		first, firstErr := ParseFrameHeader(b[FileHeaderBytes+FrameHeaderBytes:])
+		if markErr != nil || firstErr != nil || mark.Kind != FrameWriteMark || mark.Partition != g.log.id.Partition || !frameIndexed(first.Kind) {
+			return false, fmt.Errorf("%s: %w", g.path, err)
+		}
+		g.header.Salt = uint64(mark.AppendTime) ^ uint64(markSeal(0, FileHeaderBytes))
+		g.header.BaseIndex = first.Index
 	}
-	g.header.Salt = uint64(mark.AppendTime) ^ uint64(markSeal(0, FileHeaderBytes))
-	g.header.BaseIndex = first.Index
-	s.log.Error("a segment's header was damaged and is written again", "file", g.path, "error", err)
+	s.log.Error(damageOfHeader, "file", g.path, "error", err)
 	s.stats.Damages++
 	g.header.Put(b)
 	if _, err := f.WriteAt(b[:FileHeaderBytes], 0); err != nil {
@@ -210,19 +231,52 @@ func (r *recovery) readHeader(g *segment, size int64) (keep bool, err error) {
 	return true, f.Sync()
 }
 
+// copiedHeader is a segment's header as its index or its state has it: both begin
+// with a copy, which also knows what a compacted segment stands for.
+func (r *recovery) copiedHeader(g *segment) (FileHeader, bool) {
+	for _, extension := range []string{IndexExtension, StateExtension} {
+		b, err := readFile(r.store.ports.FS, g.stem()+extension, stateFileBytesMax)
+		if err != nil || len(b) < FileHeaderBytes {
+			continue
+		}
+		h, err := ParseFileHeader(b[:FileHeaderBytes])
+		if err == nil {
+			err = checkOwner(&h, &g.header)
+		}
+		if err == nil && h.BaseOffset == g.header.BaseOffset && h.BaseIndex > 0 {
+			h.Kind = FileSegment
+			return h, true
+		}
+	}
+	return FileHeader{}, false
+}
+
+// zerosBehind says whether a segment's file holds nothing behind its header and its
+// first write. A block that cannot be read may hold anything.
+func zerosBehind(f core.File, size int64) bool {
+	var w scanWindow
+	w.reset(f, size)
+	for at := int64(FileHeaderBytes); at < size; at += scanWindowBytes {
+		if !allZero(w.view(at, scanWindowBytes)) {
+			return false
+		}
+	}
+	return w.unreadable == 0
+}
+
 // findState chooses the newest valid state that the log still reaches.
 func (r *recovery) findState() error {
 	s, l := r.store, r.log
 	l.start = r.found.checkpoint.LogStart
-	if len(l.segments) == 0 {
-		return l.owner.Restore(nil)
-	}
-	want := l.segments[0].header
+	want := l.newSegment(0, 0, 0, 0).header
 	state, bad, err := LatestValidState(s.ports.FS, l.id.dir(), &want, r.usable)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // a folder comes with the first segment
+	}
 	for _, c := range bad {
 		s.log.Warn("a state file is damaged; an older one and the log take its place", "log", l.id.String(), "file", c.Name, "error", c.Err)
 	}
-	whole := l.segments[0].header.BaseIndex <= 1
+	whole := len(l.segments) == 0 || l.segments[0].header.BaseIndex <= 1
 	switch {
 	case err != nil && !errors.Is(err, ErrStateUnusable):
 		return err
@@ -244,9 +298,15 @@ func (r *recovery) findState() error {
 	return l.owner.Restore(state.Owner)
 }
 
+// usable says whether the log can go on from a state. One whose segment is gone, or
+// cut short, still says that everything up to it was durable.
 func (r *recovery) usable(st *State) bool {
+	if r.dead(st.Index, st.Generation) {
+		return false
+	}
+	r.noteDurable(st.Index, st.NextOffset)
 	g := r.log.segmentNumbered(st.Segment)
-	return g != nil && st.Position <= g.position && !r.dead(st.Index, st.Generation)
+	return g != nil && st.Position <= g.position
 }
 
 func (l *Log) segmentNumbered(n core.SegmentNumber) *segment {

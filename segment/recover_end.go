@@ -174,7 +174,7 @@ func (r *recovery) truncate(g *segment, end int64) error {
 	defer f.Close()
 	size, err := f.Size()
 	if err != nil || size <= end {
-		g.allocated = size
+		g.allocated = alignUp(size)
 		return err
 	}
 	if err := f.Truncate(end); err != nil {

@@ -5,6 +5,7 @@ import (
 	"sort"
 
 	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/proto"
 )
 
 // Which of the frames that were found make the log, and what is damage, what a torn tail.
@@ -37,6 +38,9 @@ func (r *recovery) merge() error {
 		}
 		return a.segment != nil && b.segment == nil
 	})
+	if err := r.plausible(); err != nil {
+		return err
+	}
 	next := l.end
 	expected := base + 1
 	if r.state == nil && len(l.segments) > 0 {
@@ -65,6 +69,9 @@ func (r *recovery) merge() error {
 			expected, next = f.index+1, max(next, f.next())
 			continue
 		}
+		if f.base != next {
+			return fmt.Errorf("%w: index %d begins at offset %d, the frame before it ends at %d", ErrFrameNonsense, f.index, f.base, next)
+		}
 		r.accepted = append(r.accepted, *f)
 		expected, next = f.index+1, f.next()
 	}
@@ -85,6 +92,21 @@ func (r *recovery) merge() error {
 	return nil
 }
 
+// plausible refuses numbers that no log reaches. They have good checksums, so some
+// program wrote them; arithmetic on them would wrap.
+func (r *recovery) plausible() error {
+	for i := range r.frames {
+		if f := &r.frames[i]; f.index > indexMax || f.base < 0 || f.base > offsetMax {
+			return fmt.Errorf("%w: index %d at offset %d", ErrFrameNonsense, f.index, f.base)
+		}
+	}
+	l := r.log
+	if r.durable > indexMax || l.index > indexMax || r.durableNext < 0 || r.durableNext > offsetMax || l.end < 0 || l.end > offsetMax {
+		return fmt.Errorf("%w: index %d, offset %d are called durable, a state stands for %d, %d", ErrFrameNonsense, r.durable, r.durableNext, l.index, l.end)
+	}
+	return nil
+}
+
 // cut counts a tail that was never durable and is gone.
 func (r *recovery) cut(from core.Index) {
 	r.store.stats.TailsCut++
@@ -100,9 +122,7 @@ func (r *recovery) damage(first, next core.Index, start, end core.Offset) {
 			d.Cause = h.Cause
 		}
 	}
-	l.damaged = append(l.damaged, d)
-	r.store.stats.Damages++
-	r.store.log.Error("a log is damaged below its durable point", "log", l.id.String(), "offsets", fmt.Sprintf("[%d, %d)", start, end), "cause", d.Cause)
+	r.store.noteDamage(l, d, damageOfLog)
 }
 
 // handOn replays the frames to the owner and builds the indexes on the way.
@@ -115,6 +135,11 @@ func (r *recovery) handOn() error {
 		h, payload, err := source.frame(f)
 		if err != nil {
 			return err
+		}
+		if h.Kind == FrameData { // its checksum says what was written, not that it makes sense
+			if err := eachBatch(payload, func(int, proto.Batch) error { return nil }); err != nil {
+				return fmt.Errorf("index %d: %w", h.Index, err)
+			}
 		}
 		l.epochs.Add(h.Term, h.Index, h.BaseOffset)
 		l.term = max(l.term, h.Term)

@@ -85,7 +85,9 @@ func (r *recovery) finish() error {
 		}
 	}
 	if !s.replay.clean && (l.index > 0 || len(r.found.generations) > 0) {
-		core.Assert(l.term < core.TermMax, "terms fit a leader epoch")
+		if l.term >= core.TermMax || l.generation == ^core.Generation(0) {
+			return fmt.Errorf("%w: term %d of at most %d, generation %d", ErrTermsSpent, l.term, core.TermMax, l.generation)
+		}
 		l.term++
 		l.generation++
 		l.generationStart = l.index + 1

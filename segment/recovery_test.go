@@ -69,6 +69,9 @@ func TestDurablePointTornJournalTail(t *testing.T) {
 		if len(o.log.Damaged()) > 0 {
 			t.Fatalf("cut at %d: a torn tail is called damage: %+v", cut, o.log.Damaged())
 		}
+		if n := c.store.stats.JournalDamages; n > 0 {
+			t.Fatalf("cut at %d: a torn tail is counted as %d damages of the journal", cut, n)
+		}
 		o.append(1, 10)
 		c.settle()
 		o.check(0)

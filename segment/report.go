@@ -335,6 +335,9 @@ func (l *DamageLine) text() string {
 		fmt.Fprintf(&b, " positions [%d, %d)", l.Start, l.End)
 	}
 	fmt.Fprintf(&b, ": %s", l.What)
+	if l.Partition != 0 {
+		fmt.Fprintf(&b, "; partition id %d", l.Partition)
+	}
 	if l.IndexNext > l.IndexFirst {
 		fmt.Fprintf(&b, "; indexes [%d, %d)", l.IndexFirst, l.IndexNext)
 	}

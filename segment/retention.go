@@ -85,13 +85,7 @@ func (s *Store) removeTrimmed(l *Log) {
 		s.removeSegment(g)
 	}
 	l.segments = append(l.segments[:0], l.segments[n:]...)
-	kept := l.damaged[:0]
-	for _, d := range l.damaged {
-		if d.Next > l.start {
-			kept = append(kept, d)
-		}
-	}
-	l.damaged = kept
+	l.forgetDamage()
 	l.epochs.Trim(l.start)
 }
 

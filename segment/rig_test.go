@@ -187,7 +187,10 @@ func (r *rig) reap() {
 // settle turns until nothing is in flight any more.
 func (r *rig) settle() {
 	r.t.Helper()
-	for quiet := 0; quiet < 3; {
+	for quiet, turns := 0, 0; quiet < 3; turns++ {
+		if turns > 100_000 {
+			r.t.Fatalf("after %d turns %d operations are in flight, %d logs wait to be placed, %d to be written", turns, r.driver.Pending(), len(r.store.placeList), len(r.store.kickList))
+		}
 		r.turn()
 		if r.driver.Pending() == 0 && len(r.workers.jobs) == 0 && len(r.store.placeList) == 0 && len(r.store.kickList) == 0 {
 			quiet++
@@ -217,6 +220,18 @@ func (r *rig) tick(nanos int64) {
 	r.clock.advance(nanos)
 	r.store.Tick(r.clock.mono)
 	r.settle()
+}
+
+// branch is another future of the rig: it goes on from a file system, and this one is
+// not changed.
+func (r *rig) branch(fs *mem.FS) *rig {
+	r.t.Helper()
+	c := *r
+	c.ops, c.fs = nil, fs
+	clock := *r.clock
+	c.clock = &clock
+	c.start()
+	return &c
 }
 
 // crash cuts the power and starts again on what is left; logs are opened by the caller.
@@ -341,10 +356,10 @@ var batchSeed uint64
 // append hands a batch to the log and notes it.
 func (o *rigOwner) tryAppend(count, size int, level core.Durability) error {
 	batchSeed++
-	return o.tryAppendBatch(makeBatch(count, size, 1000*int64(batchSeed), batchSeed), level)
+	return o.tryAppendBatch(makeBatch(count, size, 1000*int64(batchSeed), batchSeed), count, level)
 }
 
-func (o *rigOwner) tryAppendBatch(batch proto.Batch, level core.Durability) error {
+func (o *rigOwner) tryAppendBatch(batch proto.Batch, count int, level core.Durability) error {
 	l := o.log
 	batch.SetBaseOffset(int64(l.EndOffset()))
 	batch.SetLeaderEpoch(int32(l.Term()))
@@ -354,7 +369,7 @@ func (o *rigOwner) tryAppendBatch(batch proto.Batch, level core.Durability) erro
 	}
 	copy(slab.Bytes[core.BatchRoomBytes:], batch)
 	e := Entry{
-		Slab: slab, Start: core.BatchRoomBytes, Bytes: uint32(len(batch)), BaseOffset: l.EndOffset(), Span: uint32(batch.LastOffsetDelta() + 1),
+		Slab: slab, Start: core.BatchRoomBytes, Bytes: uint32(len(batch)), BaseOffset: l.EndOffset(), Span: uint32(count),
 		MaxTimestamp: batch.MaxTimestamp(), RecordsCRC: batch.RecordsCRC(), Level: level, AppendTime: o.rig.clock.wall,
 	}
 	if err := o.rig.store.Append(l, &e); err != nil {
@@ -460,3 +475,17 @@ func (r *rig) verify() {
 
 // batchTimestamp is the time of a batch's first record.
 func batchTimestamp(b rigBatch) int64 { return proto.Batch(b.bytes).BaseTimestamp() }
+
+// valueBatch is a batch of one record with a value.
+func valueBatch(value []byte) proto.Batch {
+	var b proto.BatchBuilder
+	b.Reset(proto.CodecNone)
+	if err := b.Append(&proto.Record{Timestamp: 1000, Value: value}); err != nil {
+		panic(err)
+	}
+	batch, err := b.Build()
+	if err != nil {
+		panic(err)
+	}
+	return slices.Clone(batch)
+}

@@ -38,19 +38,22 @@ func (j *segmentSave) Run() {
 		j.err = SaveIndex(files, j.stem+IndexExtension, &j.header, j.index)
 	}
 	f, err := files.Open(j.stem + LogExtension)
+	if errors.Is(err, fs.ErrNotExist) {
+		return // it was removed meanwhile
+	}
 	if err != nil {
-		j.err = err
+		j.err = errors.Join(j.err, err)
 		return
 	}
 	defer f.Close()
 	if err := f.Truncate(j.end); err != nil {
-		j.err = err
+		j.err = errors.Join(j.err, err)
 	}
 }
 
 // Done logs what went wrong.
 func (j *segmentSave) Done() {
-	if j.err != nil && !errors.Is(j.err, fs.ErrNotExist) {
+	if j.err != nil {
 		j.store.log.Warn("the files of an ended segment could not be settled", "segment", j.stem, "error", j.err)
 	}
 }
@@ -135,6 +138,7 @@ func (s *Store) writeState(l *Log, c *chunk) {
 		s.stats.StatesWritten++
 		l.stateIndex = w.State.Index
 		g.statePoint, g.stateVerified = w.State.Index, true
+		l.forgetBlemish(w.Path())
 	}
 	s.submitSmall(w)
 }
@@ -182,12 +186,12 @@ type fileRemove struct {
 func (j *fileRemove) Run() {
 	for _, name := range j.names {
 		if err := j.store.ports.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			j.err = err
+			j.err = errors.Join(j.err, err)
 		}
 	}
 	if j.dir != "" {
 		if err := j.store.ports.FS.SyncDir(j.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			j.err = err
+			j.err = errors.Join(j.err, err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 
 	"github.com/pulsemq/pulsemq/core"
 )
@@ -90,6 +91,10 @@ type Scanner struct {
 	// Durable is the highest index that a write mark called durable.
 	Durable core.Index
 
+	// Anchors are positions, ascending, at which frames are known to begin: those of a
+	// verified index. Open forgets them.
+	Anchors []int64
+
 	window   scanWindow
 	err      error
 	at       int64       // next position to look at
@@ -118,12 +123,22 @@ func (s *Scanner) Open(r io.ReaderAt, size int64, want *FileHeader) error {
 			return s.fail(err)
 		}
 	}
-	s.Header = h
+	s.begin(&h)
+	return nil
+}
+
+// OpenAs begins a scan of a file whose own header is damaged and known from elsewhere.
+func (s *Scanner) OpenAs(r io.ReaderAt, size int64, h *FileHeader) {
+	s.reset(r, size)
+	s.begin(h)
+}
+
+func (s *Scanner) begin(h *FileHeader) {
+	s.Header = *h
 	s.at, s.End = FileHeaderBytes, FileHeaderBytes
 	if h.BaseIndex > 0 {
 		s.index, s.next, s.indexed = h.BaseIndex-1, h.BaseOffset, true
 	}
-	return nil
 }
 
 // Seek continues the scan at a sealed point of this segment, or at another
@@ -280,13 +295,21 @@ func (s *Scanner) open(cause error) {
 }
 
 // resync looks for the next write mark of this file behind a place that makes
-// no sense, at any position: long writes may carry marks inside, too. Without
-// one the scan is over.
+// no sense, at any position: long writes may carry marks inside, too. A frame at an
+// anchor does as well. Without one of them the scan is over.
 func (s *Scanner) resync(cause error, from int64) {
 	dirty := cause != ErrWriteMissing
+	anchor := s.anchor(from)
 	for at := from + 1; at < s.window.size; {
 		// Chunks overlap by all but one byte of a header, so that none falls between two.
 		b := s.window.view(at, resyncBytes+FrameHeaderBytes-1)
+		if anchor >= 0 && anchor < at+resyncBytes {
+			if i := s.sealedMark(b, at); i < 0 || at+int64(i) > anchor {
+				s.open(cause)
+				s.at = anchor
+				return
+			}
+		}
 		if allZero(b) {
 			at += resyncBytes
 			continue
@@ -312,6 +335,19 @@ func (s *Scanner) resync(cause error, from int64) {
 		}
 		s.End = alignUp(s.Tail.Start)
 	}
+}
+
+// anchor is the first anchor behind a position at which a frame stands that follows
+// what has been read; -1: there is none.
+func (s *Scanner) anchor(from int64) int64 {
+	i, _ := slices.BinarySearch(s.Anchors, from+1)
+	for ; i < len(s.Anchors); i++ {
+		h, _, err := s.parse(s.Anchors[i])
+		if (err == nil || errors.Is(err, ErrFramePayload)) && frameIndexed(h.Kind) && (!s.indexed || h.Index > s.index) {
+			return s.Anchors[i]
+		}
+	}
+	return -1
 }
 
 // resyncBytes is how much of a file is searched for a mark at a time.

@@ -3,18 +3,26 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"strings"
 
 	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/proto"
 )
 
 // Scrub is the worker job that reads a stretch of a sealed segment again, so that
-// a disk that forgets is found out while there is still another copy. It reads
-// at most about BytesMax and says where the next stretch begins; how often
-// stretches run is the budget's business.
+// a disk that forgets is found out while there is still another copy: every frame,
+// the checksum of every batch in it, and with the last stretch the segment's index
+// and state. It reads at most about BytesMax and says where the next stretch
+// begins; how often stretches run is the budget's business.
 type Scrub struct {
 	Files  core.FS
 	Path   string
 	Header FileHeader // of the segment
+	// Indexed says that the segment has ended, so that its index file should stand for it.
+	Indexed bool
+	// Anchors are where frames begin, of a segment without an index file; may be empty.
+	Anchors []int64
 	// From is where to begin: the zero value is the first frame. End is the segment's sealed end.
 	From, End SealedPoint
 	BytesMax  int64
@@ -31,10 +39,47 @@ type Scrub struct {
 	// Err says that the file cannot be read as a segment at all: it is missing, its
 	// header is bad, or it belongs elsewhere.
 	Err error
+	// HeaderErr says what was wrong with the segment's header; HeaderMended that it was
+	// written again.
+	HeaderErr    error
+	HeaderMended bool
+	// IndexErr and StateErr say what is wrong with the index and the state beside the
+	// segment; that there is none is not wrong.
+	IndexErr, StateErr error
 }
 
 // Run reads the stretch.
 func (j *Scrub) Run() {
+	j.readFrames()
+	if j.Finished && j.Err == nil {
+		j.readBeside()
+	}
+}
+
+// uncached is a file that can be read past the system's cache. What the cache
+// still holds says nothing about the disk.
+type uncached interface {
+	// Uncache drops a range from the cache.
+	Uncache(offset, length int64)
+}
+
+// readBeside checks the files that were made from the segment.
+func (j *Scrub) readBeside() {
+	stem := strings.TrimSuffix(j.Path, LogExtension)
+	if j.Indexed {
+		_, err := LoadIndex(j.Files, stem+IndexExtension, &j.Header, j.End)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrIndexStale) {
+			j.IndexErr = err
+		}
+	}
+	owner := j.Header
+	if _, err := loadState(j.Files, stem+StateExtension, &owner, j.Header.BaseOffset); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		j.StateErr = err
+	}
+}
+
+// readFrames walks the frames of the stretch.
+func (j *Scrub) readFrames() {
 	f, err := j.Files.OpenRead(j.Path)
 	if err != nil {
 		j.Err, j.Finished = fmt.Errorf("scrub: %w", err), true
@@ -46,7 +91,12 @@ func (j *Scrub) Run() {
 	if err == nil {
 		err = s.Open(f, min(size, alignUp(j.End.Position)), &j.Header)
 	}
-	if err != nil {
+	if errors.Is(err, ErrFileHeader) {
+		// Its frames are as good as they were, and the store knows what stood there.
+		j.HeaderErr = err
+		j.HeaderMended = j.mendHeader() == nil
+		s.OpenAs(f, min(size, alignUp(j.End.Position)), &j.Header)
+	} else if err != nil {
 		j.Err, j.Finished = fmt.Errorf("scrub %s: %w", j.Path, err), true
 		return
 	}
@@ -55,8 +105,64 @@ func (j *Scrub) Run() {
 		j.Next = j.From
 		s.Seek(j.From)
 	}
+	from := j.Next
+	if !j.walk(f, &s) || len(j.Holes) == 0 {
+		return
+	}
+	// What a bad frame header costs ends at the next write mark, or sooner where the
+	// index says that a frame begins: reads begin there, too.
+	var again Scanner
+	if anchors := j.anchors(); len(anchors) > 0 {
+		again.OpenAs(f, s.window.size, &j.Header)
+		read := j.BytesRead
+		j.Next, j.Holes, j.Finished = from, nil, false
+		again.Seek(from)
+		again.Anchors = anchors
+		j.walk(f, &again)
+		j.BytesRead += read
+	}
+}
+
+// mendHeader writes the segment's header again, as a start would.
+func (j *Scrub) mendHeader() error {
+	f, err := j.Files.Open(j.Path)
+	if err != nil {
+		return err
+	}
+	b := make([]byte, FileHeaderBytes)
+	j.Header.Put(b)
+	if _, err = f.WriteAt(b, 0); err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// anchors are where frames of the segment begin, by its index.
+func (j *Scrub) anchors() []int64 {
+	if !j.Indexed {
+		return j.Anchors
+	}
+	var anchors []int64
+	if x, err := LoadIndex(j.Files, strings.TrimSuffix(j.Path, LogExtension)+IndexExtension, &j.Header, j.End); err == nil {
+		for i := range x.Entries {
+			anchors = append(anchors, x.Entries[i].Position)
+		}
+	}
+	return anchors
+}
+
+// walk reads frames from j.Next on. True: the stretch was read, to its end or that
+// of the segment.
+func (j *Scrub) walk(f core.File, s *Scanner) bool {
 	start := j.Next.Position
+	if u, ok := f.(uncached); ok {
+		u.Uncache(start, j.BytesMax+scanWindowBytes)
+		defer func() { u.Uncache(start, j.BytesRead+scanWindowBytes) }()
+	}
+	var batches []Hole
+	defer func() { j.Holes = append(j.Holes, batches...) }()
 	for s.Next() {
+		batches = appendBadBatches(batches, s)
 		j.Next.Position = s.Position + FrameHeaderBytes + int64(s.Frame.Bytes)
 		if frameIndexed(s.Frame.Kind) {
 			j.Next.Index, j.Next.NextOffset = s.Frame.Index, s.Frame.Next()
@@ -64,7 +170,7 @@ func (j *Scrub) Run() {
 		// A hole is left open until a frame behind it says what is missing.
 		if j.BytesRead = j.Next.Position - start; j.BytesRead >= j.BytesMax && !s.holeOpen {
 			j.Holes = s.Holes
-			return
+			return true
 		}
 	}
 	j.Finished = true
@@ -88,10 +194,35 @@ func (j *Scrub) Run() {
 		h.IndexNext, h.OffsetNext = max(j.End.Index+1, h.IndexFirst), max(j.End.NextOffset, h.OffsetFirst)
 		j.Holes = append(j.Holes, h)
 	}
+	return j.Err == nil
 }
 
 // Done hands the outcome to the owner.
 func (j *Scrub) Done() { j.Ended(j) }
+
+// appendBadBatches checks the producers' own checksums inside a frame that is as it
+// was written: what was wrong before it got its frame is found only by them.
+func appendBadBatches(holes []Hole, s *Scanner) []Hole {
+	if s.Frame.Kind != FrameData {
+		return holes
+	}
+	hole := func(at int, base, next core.Offset, err error) {
+		start := s.Position + FrameHeaderBytes + int64(at)
+		holes = append(holes, Hole{Start: start, End: s.Position + FrameHeaderBytes + int64(s.Frame.Bytes), Cause: err,
+			IndexFirst: s.Frame.Index, IndexNext: s.Frame.Index + 1, OffsetFirst: base, OffsetNext: next})
+	}
+	last := s.Frame.BaseOffset
+	if err := eachBatch(s.Payload, func(at int, b proto.Batch) error {
+		last = core.Offset(b.NextOffset())
+		if err := b.ValidateCRC(); err != nil {
+			hole(at, core.Offset(b.BaseOffset()), last, err)
+		}
+		return nil
+	}); err != nil {
+		hole(0, last, s.Frame.Next(), err)
+	}
+	return holes
+}
 
 // ScrubBudget spreads scrubbing evenly over time: so many bytes per second, and
 // never more saved up than one second's worth or one stretch.
@@ -107,8 +238,8 @@ type ScrubBudget struct {
 // not yet. What a stretch really read is given to Spend.
 func (b *ScrubBudget) Take(monotonic int64) int64 {
 	if b.last != 0 {
-		elapsed := min(max(monotonic-b.last, 0), 1e9)
-		b.saved = min(b.saved+elapsed*b.BytesPerSecond/1e9, max(b.BytesPerSecond, b.StretchBytes))
+		elapsed := float64(min(max(monotonic-b.last, 0), 1e9)) / 1e9
+		b.saved = min(b.saved+int64(elapsed*float64(b.BytesPerSecond)), max(b.BytesPerSecond, b.StretchBytes))
 	}
 	b.last = monotonic
 	if b.saved < b.StretchBytes {

@@ -14,6 +14,7 @@ func TestStoreScrubs(t *testing.T) {
 		o.log = LogOptions{Durability: core.DurabilitySync, SegmentBytes: 64 << 10}
 		o.store.CacheBytes = 128 << 10
 		o.store.ScrubBytesPerSecond = 10 << 20
+		o.store.ScrubNanos = 1 // one pass after the other
 	})
 	r.serve(16, 17)
 	for range 100 {
@@ -26,12 +27,12 @@ func TestStoreScrubs(t *testing.T) {
 		r.settle()
 	}
 	round := func() {
-		for want := r.store.stats.ScrubRounds + 2; r.store.stats.ScrubRounds < want; {
+		for want := r.store.stats.ScrubPasses + 2; r.store.stats.ScrubPasses < want; {
 			r.tick(1e9)
 		}
 	}
 	round()
-	if r.store.stats.ScrubDamages != 0 || r.store.stats.ScrubBytes == 0 {
+	if r.store.stats.ScrubRecords != 0 || r.store.stats.ScrubBytes == 0 {
 		t.Fatalf("%+v", r.store.stats)
 	}
 	o := r.owners[17]
@@ -51,7 +52,7 @@ func TestStoreScrubs(t *testing.T) {
 	}
 	round()
 	damaged := o.log.Damaged()
-	if r.store.stats.ScrubDamages == 0 || len(damaged) != 1 || len(r.owners[16].log.Damaged()) != 0 {
+	if r.store.stats.ScrubRecords == 0 || len(damaged) != 1 || len(r.owners[16].log.Damaged()) != 0 {
 		t.Fatalf("%+v %+v", r.store.stats, damaged)
 	}
 	d := damaged[0]
@@ -86,7 +87,7 @@ func TestStoreScrubs(t *testing.T) {
 func TestStoreScrubCanBeOff(t *testing.T) {
 	r := newRig(t, func(o *rigOptions) {
 		o.log = LogOptions{Durability: core.DurabilitySync, SegmentBytes: 64 << 10}
-		o.store.ScrubBytesPerSecond = -1
+		o.store.ScrubNanos = -1
 	})
 	o := r.serve(16)[0]
 	for range 50 {

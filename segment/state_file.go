@@ -146,7 +146,7 @@ func (w *StateWrite) Run() {
 	fresh := name + newSuffix
 	// The proof is read from the fresh name, before it replaces anything.
 	if w.Err = writeProved(w.Files, fresh, b); w.Err != nil {
-		_ = w.Files.Remove(fresh)
+		w.Err = errors.Join(w.Err, removeIfThere(w.Files, fresh))
 		return
 	}
 	if w.Err = w.Files.Rename(fresh, name); w.Err == nil {

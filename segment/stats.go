@@ -21,12 +21,17 @@ type Stats struct {
 	Failures        uint64 // segment writes or syncs that failed
 	Busy            uint64 // appends refused because a queue was full
 	Retained        uint64 // segments removed by retention or trim
-	ScrubBytes      uint64 // of sealed segments, read again
-	ScrubDamages    uint64 // places found damaged by that
-	ScrubRounds     uint64 // over all logs
+	ScrubBytes      uint64 // of sealed files, read again
+	ScrubRecords    uint64 // ranges of records found damaged by that
+	ScrubFiles      uint64 // damaged places of segments that took no record
+	ScrubIndexes    uint64 // index files found damaged, and made again
+	ScrubStates     uint64 // state files found damaged
+	ScrubPasses     uint64 // over all logs, ended
 	Compactions     uint64 // passes ended
+	CompactFailures uint64 // of them, those that changed nothing because they failed
 	CompactRead     uint64 // bytes
 	CompactWritten  uint64 // bytes
+	CompactRemoved  uint64 // records
 	StatesWritten   uint64
 	IndexesRebuilt  uint64
 
@@ -48,6 +53,11 @@ type Stats struct {
 	RiskSince   int64 // monotonic, the oldest of them; 0 none
 	Full        bool
 	ClockJumped bool
+	// ScrubBegan is the wall clock when the last ended pass began: what was sealed then
+	// has been read again since. 0: no pass has ended yet.
+	ScrubBegan int64
+	// ScrubLeft is how many bytes the pass under way still has to read; 0 between passes.
+	ScrubLeft int64
 }
 
 // WriteAmplification is how many bytes reached the disk per byte of batch.
@@ -66,6 +76,7 @@ func (s *Store) Stats() Stats {
 	st.OpenFiles = s.files.open
 	st.JournalFree, st.JournalLive = len(s.journal.free), len(s.journal.live)
 	st.Full, st.ClockJumped = s.full, s.clockJumped
+	st.ScrubBegan, st.ScrubLeft = s.scrubber.endedBegan, s.scrubLeft()
 	for _, l := range s.unsyncedList {
 		st.RiskBytes += l.unsynced
 		if l.unsyncedSince != 0 && (st.RiskSince == 0 || l.unsyncedSince < st.RiskSince) {

@@ -54,7 +54,7 @@ func (s *Store) stopStuck() {
 	}
 	for i, l := range s.placeList {
 		if l.state == logServing && l.placed < l.index {
-			s.fail(l, errStopNoRoom, false)
+			s.fail(l, errStopNoRoom)
 		}
 		l.inPlaceList = false
 		s.placeList[i] = nil

@@ -73,7 +73,7 @@ func OpenStore(folder *Folder, shard core.ShardID, ports Ports, options Options)
 	}
 	s.wall, s.mono = ports.Clock.Now(), ports.Clock.Monotonic()
 	s.slotSeed = folder.salt()
-	s.files.store = s
+	s.files.store, s.files.most = s, s.options.OpenFiles
 	s.cache.store = s
 	replay, err := replayJournal(folder, shard, s.log)
 	if err != nil {
@@ -114,6 +114,7 @@ func (s *Store) Start() {
 	s.replay.source.close()
 	s.replay = nil
 	s.journal.start()
+	s.scrubStart()
 }
 
 // Err is not nil once a journal write or sync has failed. Nothing in doubt is
@@ -148,6 +149,9 @@ func (s *Store) newLog(id LogIdentity, o LogOptions, owner LogOwner) *Log {
 func (s *Store) SetOptions(l *Log, o LogOptions) {
 	raised := o.Durability > l.options.Durability
 	l.options = o.withDefaults()
+	if len(l.segments) > 0 {
+		s.activate(l) // the new settings may want something removed of a log at rest
+	}
 	if raised {
 		s.requestSyncAll(l)
 	}

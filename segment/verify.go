@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -14,21 +15,23 @@ import (
 
 // VerifySummary counts what Verify looked at and found.
 type VerifySummary struct {
-	Line         string `json:"line"` // "summary"
-	Partitions   int    `json:"partitions"`
-	Segments     int    `json:"segments"`
-	Indexes      int    `json:"indexes"`
-	States       int    `json:"states"`
-	JournalFiles int    `json:"journal_files"`
-	Groups       int64  `json:"groups"`
-	Frames       int64  `json:"frames"` // in segments, marks not counted
-	Batches      int64  `json:"batches"`
-	Records      int64  `json:"records"`
-	Bytes        int64  `json:"bytes"` // read
-	Discarded    int64  `json:"discarded_frames"`
-	Damages      int    `json:"damages"`
-	Torn         int    `json:"torn"`
-	Warnings     int    `json:"warnings"`
+	Line          string `json:"line"`                    // "summary"
+	Partitions    int    `json:"partitions"`              // with a folder, or with frames in the journal
+	Unwritten     int    `json:"journal_only_partitions"` // of them, those without a segment
+	Segments      int    `json:"segments"`
+	Indexes       int    `json:"indexes"`
+	States        int    `json:"states"`
+	JournalFiles  int    `json:"journal_files"`
+	Groups        int64  `json:"groups"`
+	JournalFrames int64  `json:"journal_frames"` // with records
+	Frames        int64  `json:"frames"`         // in segments, marks not counted
+	Batches       int64  `json:"batches"`
+	Records       int64  `json:"records"`
+	Bytes         int64  `json:"bytes"` // read
+	Discarded     int64  `json:"discarded_frames"`
+	Damages       int    `json:"damages"`
+	Torn          int    `json:"torn"`
+	Warnings      int    `json:"warnings"`
 }
 
 // Sound says that nothing that was durable is missing or changed.
@@ -39,9 +42,9 @@ func (s *VerifySummary) text() string {
 	if !s.Sound() {
 		verdict = fmt.Sprintf("DAMAGED in %d places", s.Damages)
 	}
-	return fmt.Sprintf("%s: %d partitions, %d segments, %d frames, %d batches, %d records, %d indexes, %d states, %d journal files with %d groups, "+
-		"%d bytes read, %d frames of void generations, %d torn tails, %d warnings",
-		verdict, s.Partitions, s.Segments, s.Frames, s.Batches, s.Records, s.Indexes, s.States, s.JournalFiles, s.Groups,
+	return fmt.Sprintf("%s: %d partitions, %d of them in the journal only; segments: %d with %d frames, %d batches, %d records, %d indexes, %d states; "+
+		"journal: %d files with %d groups, %d frames of records; %d bytes read, %d frames of void generations, %d torn tails, %d warnings",
+		verdict, s.Partitions, s.Unwritten, s.Segments, s.Frames, s.Batches, s.Records, s.Indexes, s.States, s.JournalFiles, s.Groups, s.JournalFrames,
 		s.Bytes, s.Discarded, s.Torn, s.Warnings)
 }
 
@@ -59,7 +62,7 @@ func (s *VerifySummary) text() string {
 //
 // The error is about reading the folder at all; damage is in the report and summary.
 func Verify(files core.FS, r *Report) (VerifySummary, error) {
-	v := &verifier{files: files, report: r, journal: map[core.PartitionID]*journaled{}, floors: map[core.ShardID]uint64{}}
+	v := &verifier{files: files, report: r, journal: map[core.PartitionID]*journaled{}, hurt: map[core.ShardID]bool{}, floors: map[core.ShardID]uint64{}}
 	v.sum.Line = "summary"
 	err := v.run()
 	v.sum.Damages, v.sum.Torn, v.sum.Warnings = r.Damages, r.Torn, r.Warnings
@@ -77,9 +80,11 @@ type verifier struct {
 	report      *Report
 	sum         VerifySummary
 	incarnation [16]byte
-	known       bool // the incarnation is
+	layoutOf    uint32 // of the journals
+	known       bool   // the incarnation is
 	journal     map[core.PartitionID]*journaled
 	floors      map[core.ShardID]uint64 // groups below are not needed any more
+	hurt        map[core.ShardID]bool   // groups that were synced are missing from the journal
 	scanner     Scanner
 	journals    JournalScanner
 	index       Index
@@ -92,6 +97,8 @@ type journaled struct {
 	logStart core.Offset
 	starts   map[core.Generation]core.Index
 	runs     []frameRun
+	shard    core.ShardID
+	foldered bool // the partition has a folder, which is judged with it
 }
 
 func (v *verifier) of(id core.PartitionID) *journaled {
@@ -120,15 +127,14 @@ func (v *verifier) run() error {
 	}
 	for _, e := range top {
 		if layout, ok := parseLayoutDir(e.Name); ok && e.IsDir {
+			v.layoutOf = layout
 			if err := v.layout(e.Name, layout); err != nil {
 				return err
 			}
 		}
 	}
 	topics, err := v.files.List(TopicsDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for _, e := range topics {
@@ -142,7 +148,27 @@ func (v *verifier) run() error {
 			return err
 		}
 	}
+	v.unwritten()
 	return nil
+}
+
+// unwritten counts the partitions that only the journal holds, because nothing of
+// them has been written to a segment yet, and judges their frames. The journal also
+// keeps frames of deleted partitions for a while, so what is missing from them is
+// damage only where the journal itself is damaged.
+func (v *verifier) unwritten() {
+	for _, id := range slices.Sorted(maps.Keys(v.journal)) {
+		j := v.journal[id]
+		if j.foldered || len(j.runs) == 0 {
+			continue
+		}
+		v.sum.Partitions++
+		v.sum.Unwritten++
+		if v.hurt[j.shard] {
+			p := &partitionVerifier{verifier: v, dir: ShardDir(v.layoutOf, j.shard), want: FileHeader{Partition: id}, journaled: j, durable: j.durable}
+			p.judgeRuns()
+		}
+	}
 }
 
 // meta checks the files of meta/ and learns the folder's incarnation.
@@ -292,6 +318,7 @@ func (v *verifier) shard(layout uint32, shard core.ShardID) error {
 		}
 		switch {
 		case missing && later >= e.expected:
+			v.hurt[shard] = true
 			v.report.damage(DamageLine{File: e.name, What: fmt.Sprintf("groups of sequence [%d, %d) are missing, %s calls them synced",
 				e.expected, ends[i+1].first.Sequence, ends[i+1].name)})
 		case e.torn != nil:
@@ -332,10 +359,12 @@ func (v *verifier) journalFile(name string, want FileHeader, ends *[]journalEnds
 			return nil
 		})
 		if err != nil {
+			v.hurt[want.Shard] = true
 			v.report.damage(DamageLine{File: name, Start: s.Position, End: s.End, What: err.Error()})
 		}
 	}
 	for _, h := range s.Holes {
+		v.hurt[want.Shard] = true
 		v.report.damage(DamageLine{File: name, Start: h.Start, End: h.End, What: journalHoleText(h)})
 	}
 	if s.Err() != nil {
@@ -356,7 +385,11 @@ func (v *verifier) journalFile(name string, want FileHeader, ends *[]journalEnds
 func (v *verifier) journalFrame(shard core.ShardID, name string, h *FrameHeader, payload []byte, err error) {
 	switch {
 	case err != nil:
-		v.report.damaged(name, "partition id %d, index %d: %v", h.Partition, h.Index, err)
+		line := DamageLine{File: name, What: err.Error(), Partition: h.Partition, IndexFirst: h.Index, IndexNext: h.Index + 1}
+		if base, next := h.BaseOffset, h.Next(); next > base {
+			line.OffsetFirst, line.OffsetNext = &base, &next
+		}
+		v.report.damage(line)
 	case h.Kind == FrameCheckpoint:
 		if err := ParseCheckpoints(payload, func(c *Checkpoint) {
 			if c.Partition == checkpointJournal {
@@ -375,6 +408,10 @@ func (v *verifier) journalFrame(shard core.ShardID, name string, h *FrameHeader,
 		v.of(h.Partition).begins(h.Generation, h.Index)
 	case frameIndexed(h.Kind):
 		j := v.of(h.Partition)
+		j.shard = shard
+		if h.Kind == FrameData {
+			v.sum.JournalFrames++
+		}
 		j.runs = addToRuns(j.runs, h, h.Index, name)
 		j.control(h, payload)
 	}
@@ -402,10 +439,12 @@ func (v *verifier) topic(dir string, topic core.TopicID) error {
 			v.report.warn(name, "is no partition's folder")
 			continue
 		}
-		v.sum.Partitions++
 		p := &partitionVerifier{verifier: v, dir: name, want: FileHeader{Incarnation: v.incarnation, Topic: topic, Number: n}}
 		if err := p.run(); err != nil {
 			return err
+		}
+		if len(p.segments)+len(p.others) > 0 {
+			v.sum.Partitions++
 		}
 	}
 	return nil

@@ -67,6 +67,9 @@ func (p *partitionVerifier) run() error {
 	} else {
 		p.journaled = p.of(p.want.Partition)
 	}
+	for i := range p.segments {
+		p.of(p.segments[i].header.Partition).foldered = true
+	}
 	p.durable = p.journaled.durable
 	p.loadStates(stems)
 	for i := range p.segments {
@@ -148,7 +151,7 @@ func (p *partitionVerifier) supersede() {
 		return cmp.Compare(a.header.Segment, b.header.Segment)
 	})
 	for i := 1; i < len(left); i++ {
-		if a, b := &left[i-1].header, &left[i].header; a.Segment == b.Segment || a.ReplacesNext > 0 && b.ReplacesNext > 0 && b.BaseIndex < a.ReplacesNext {
+		if a, b := &left[i-1].header, &left[i].header; segmentsOverlap(a, b) || a.BaseIndex > b.BaseIndex || a.ReplacesNext > 0 && b.ReplacesNext > 0 && b.BaseIndex < a.ReplacesNext {
 			p.report.damaged(left[i].name, "overlaps %s", left[i-1].name)
 		}
 	}
@@ -436,7 +439,10 @@ func (p *partitionVerifier) gap(first, next core.Index, base, end core.Offset, f
 			}
 		}
 	}
-	if first > p.durable {
+	// A frame that was written after a synced group that is lost, and stands: what is
+	// missing before it was durable, too.
+	lost := p.hurt[p.journaled.shard] && base >= 0 && end > base
+	if first > p.durable && !lost {
 		p.report.warn(file, "indexes [%d, %d) are missing above the durable point %d; the next start cuts there", first, next, p.durable)
 		return
 	}

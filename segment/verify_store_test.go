@@ -2,6 +2,8 @@ package segment
 
 import (
 	"bytes"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -71,4 +73,62 @@ func TestVerifyWhatCrashesLeave(t *testing.T) {
 			r.store.Start()
 		}
 	})
+}
+
+// What only the journal holds is counted, and a hole in the journal is told by the
+// partitions and offsets that it took.
+func TestVerifyTellsWhatTheJournalLost(t *testing.T) {
+	r := newRig(t, nil)
+	owners := r.serve(16, 17)
+	for range 3 {
+		for _, o := range owners {
+			o.append(2, 100)
+			r.settle()
+		}
+	}
+	r.stop()
+	report := func() (VerifySummary, string) {
+		var out bytes.Buffer
+		sum, err := Verify(r.fs, NewReport(&out, false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum, out.String()
+	}
+	sum, text := report()
+	if sum.Partitions != 2 || sum.Unwritten != 2 && sum.Segments == 0 || sum.JournalFrames != 6 || !sum.Sound() {
+		t.Fatal(text)
+	}
+	name := JournalPath(1, 0, 1)
+	b, err := readFile(r.fs, name, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s JournalScanner
+	if err := s.Open(bytes.NewReader(b), int64(len(b)), nil); err != nil {
+		t.Fatal(err)
+	}
+	at, base, next := int64(0), core.Offset(0), core.Offset(0)
+	for s.Next() {
+		_ = EachFrame(s.Body, func(_ int, h *FrameHeader, _ []byte, _ error) error {
+			if h.Kind == FrameData && h.Partition == 17 && h.BaseOffset == 2 {
+				at, base, next = s.Position+GroupHeaderBytes+FrameHeaderBytes+20, h.BaseOffset, h.Next()
+			}
+			return nil
+		})
+	}
+	r.flip(name, at)
+	sum, text = report()
+	for _, part := range []string{"groups of sequence [", "; partition id 17; indexes [", fmt.Sprintf("; offsets [%d, %d)\n", base, next)} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is missing in\n%s", part, text)
+		}
+	}
+	if sum.Sound() || strings.Contains(text, "partition id 16") {
+		t.Error(text)
+	}
+	dumped := &bytes.Buffer{}
+	if err := Dump(r.fs, name, NewReport(dumped, false)); err != nil || !strings.Contains(dumped.String(), fmt.Sprintf("; offsets [%d, %d)\n", base, next)) {
+		t.Errorf("%v\n%s", err, dumped)
+	}
 }

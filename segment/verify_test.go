@@ -23,7 +23,7 @@ func verify(t testing.TB, files core.FS) (VerifySummary, string) {
 func TestVerifySoundFolder(t *testing.T) {
 	d := newDataFolder(t)
 	sum, text := verify(t, d.files)
-	want := VerifySummary{Line: "summary", Partitions: 1, Segments: 2, Indexes: 2, States: 2, JournalFiles: 2, Groups: 4, Frames: 5,
+	want := VerifySummary{Line: "summary", Partitions: 1, Segments: 2, Indexes: 2, States: 2, JournalFiles: 2, Groups: 4, JournalFrames: 2, Frames: 5,
 		Batches: 4, Records: 6, Bytes: sum.Bytes}
 	if sum != want || !sum.Sound() {
 		t.Fatalf("%+v\n%s", sum, text)

@@ -53,10 +53,10 @@ func (s *Store) watchSpace() {
 }
 
 // diskFull takes note that an operation met a full disk.
-func (s *Store) diskFull() {
+func (s *Store) diskFull(err error) {
 	if !s.full {
 		s.full = true
-		s.log.Warn("the disk is full: appends are refused until space returns")
+		s.log.Warn("the disk is full: appends are refused until space returns", "error", err)
 	}
 	s.spaceAt = min(s.spaceAt, s.mono+spaceFullNanos)
 }

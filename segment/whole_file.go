@@ -34,9 +34,17 @@ func readFile(files core.FS, path string, bytesMax int64) ([]byte, error) {
 // newSuffix names a file that is not complete yet; recovery removes such files.
 const newSuffix = ".new"
 
+// removeIfThere takes away what a failed try left.
+func removeIfThere(files core.FS, name string) error {
+	if err := files.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // writeFile makes a file anew, replacing what an earlier try left under its name.
 func writeFile(files core.FS, name string, b []byte, durable bool) error {
-	if err := files.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := removeIfThere(files, name); err != nil {
 		return err
 	}
 	f, err := files.Create(name)
@@ -51,8 +59,7 @@ func writeFile(files core.FS, name string, b []byte, durable bool) error {
 		err = e
 	}
 	if err != nil {
-		_ = files.Remove(name)
-		return fmt.Errorf("write %s: %w", name, err)
+		return fmt.Errorf("write %s: %w", name, errors.Join(err, removeIfThere(files, name)))
 	}
 	return nil
 }

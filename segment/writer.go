@@ -15,6 +15,9 @@ const (
 	writerBytesMax = 8 << 20
 	// writerRetryNanos is how long a log rests after its segment failed.
 	writerRetryNanos = 1e9
+
+	// filesRetryNanos is how long a log waits for a descriptor.
+	filesRetryNanos = 20e6
 )
 
 type writerStep uint8
@@ -166,6 +169,15 @@ func (w *writer) idle() {
 	l.store.kick(l)
 }
 
+// busy puts off what was to be written: nothing has been done yet. When descriptors
+// have run out it waits a little, because trying at each turn would find the same.
+func (w *writer) busy(err error) {
+	if errors.Is(err, core.ErrDiskFiles) {
+		w.log.retryAt = w.log.store.mono + filesRetryNanos
+	}
+	w.idle()
+}
+
 // createSegment makes the file of the next segment: folders, file, header, first
 // extent, all synced with the folder before the first frame is written to it.
 func (s *Store) createSegment(w *writer, first *chunk) {
@@ -212,10 +224,10 @@ func (w *writer) fileReady(_ *segment, err error) {
 	s := w.log.store
 	if err != nil {
 		if errors.Is(err, ErrStoreBusy) {
-			w.idle()
+			w.busy(err)
 			return
 		}
-		s.fail(w.log, err, false)
+		s.fail(w.log, err)
 		w.idle()
 		return
 	}
@@ -412,6 +424,11 @@ func (s *Store) chainFailed(w *writer) {
 		w.header.Release()
 		w.header = nil
 	}
+	if w.step == writerCreating && errors.Is(err, core.ErrDiskFiles) {
+		s.files.press()
+		w.busy(err) // no file was made
+		return
+	}
 	s.stats.Failures++
 	switch w.step {
 	case writerCreating, writerHeading:
@@ -420,17 +437,16 @@ func (s *Store) chainFailed(w *writer) {
 			s.files.release(g)
 		}
 		s.removeFile(g.path) // its number is never used again
-		s.fail(l, err, false)
+		s.fail(l, err)
 	case writerWriting:
 		s.files.release(g)
-		ended := failed.Kind != core.DiskAllocate || l.writtenUnsealed()
-		if !ended {
+		if failed.Kind == core.DiskAllocate {
 			// Nothing of the chain was written: the segment is as it was, but for its index,
 			// which is built again when it is asked for.
 			g.position, g.lastIndex, g.next = w.before.Position, w.before.Index, w.before.NextOffset
 			g.index, g.indexFrom = nil, 0
 		}
-		s.fail(l, err, ended)
+		s.fail(l, err)
 	}
 	w.idle()
 }

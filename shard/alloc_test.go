@@ -51,6 +51,9 @@ func (p *slabPool) Get(n int) *core.Slab {
 
 func (p *slabPool) Put(s *core.Slab) { p.free[len(s.Bytes)] = append(p.free[len(s.Bytes)], s) }
 
+// nullCacheBytes is a cache that is full soon: until then it takes memory for each batch.
+const nullCacheBytes = 8 << 20
+
 // nullNode is one machine on a null disk with one topic.
 type nullNode struct {
 	*node
@@ -67,10 +70,15 @@ func newNullNode(t testing.TB, settings ...string) *nullNode {
 	n.disks = openTestDisks(t, newMemFS(), 1)
 	n.start(1)
 	n.id = n.create("t", 1, settings...).Partitions[0].ID
-	batch := n.node.batch(batchSpec{records: 4, value: 200, producer: -1})
-	n.batch, n.crc = batch, batch.RecordsCRC()
+	n.setBatch(batchSpec{records: 4, value: 200, producer: -1})
 	n.outs[0].keep = false
 	return n
+}
+
+// setBatch chooses what produce sends.
+func (n *nullNode) setBatch(spec batchSpec) {
+	batch := n.node.batch(spec)
+	n.batch, n.crc = batch, batch.RecordsCRC()
 }
 
 func (n *nullNode) produce() {
@@ -113,6 +121,32 @@ func TestProduceTurnAllocatesNothing(t *testing.T) {
 		}
 		if allocations >= 1 {
 			t.Errorf("%s: %v allocations per turn of 8 produces", level, allocations)
+		}
+	}
+}
+
+// A batch that is large enough goes past the journal, straight to its segment.
+func TestLargeBatchTurnAllocatesNothing(t *testing.T) {
+	for _, level := range []string{"sync", "batch", "none"} {
+		n := newNullNode(t, "durability", level)
+		n.setBatch(batchSpec{records: 100, value: 1000, producer: -1})
+		if len(n.batch) < core.DirectWriteBytesMin {
+			t.Fatalf("a batch of %d bytes is none of the large ones", len(n.batch))
+		}
+		for range 500 { // the cache is full, and gives its memory back
+			n.produce()
+			n.turns(4)
+		}
+		before := n.outs[0].count
+		allocations := testing.AllocsPerRun(500, func() {
+			n.produce()
+			n.turns(4)
+		})
+		if got := n.outs[0].count - before; got != 501 {
+			t.Errorf("%s: %d answers", level, got)
+		}
+		if allocations >= 1 {
+			t.Errorf("%s: %v allocations per turn of a large batch", level, allocations)
 		}
 	}
 }
@@ -163,4 +197,26 @@ func BenchmarkProduceTurn(b *testing.B) {
 		n.turns(3)
 	}
 	b.ReportMetric(float64(b.N)*64/b.Elapsed().Seconds(), "batches/s")
+}
+
+func BenchmarkFetchTurn(b *testing.B) {
+	n := newNullNode(b)
+	for range 100 {
+		n.produce()
+		n.turns(3)
+	}
+	m, out := n.machines[0], n.outs[0]
+	out.parcels = true
+	for b.Loop() {
+		for range 16 {
+			m.Receive(&mail.Request{Kind: mail.RequestFetch, Partition: n.id, LeaderEpoch: -1, LastEpoch: -1, Offset: 100, BytesMax: 64 << 10, Received: n.clock.monotonic})
+		}
+		n.turns(2)
+		for i, parcel := range out.out {
+			m.Receive(&mail.Request{Kind: mail.RequestReturn, Parcel: parcel})
+			out.out[i] = nil
+		}
+		out.out = out.out[:0]
+	}
+	b.ReportMetric(float64(b.N)*16/b.Elapsed().Seconds(), "fetches/s")
 }

@@ -63,6 +63,9 @@ func (d *testDisk) open(n *node, workers core.Workers) *segment.Store {
 	}
 	options := n.store
 	options.FreeBytesLow, options.FreeBytesHigh = 1, 2
+	if n.null != nil {
+		options.CacheBytes = nullCacheBytes
+	}
 	store, err := segment.OpenStore(d.folder.folder, d.shard, segment.Ports{
 		Disk: disk, FS: d.folder.fs, Clock: n.clock, Workers: workers, Slabs: n.slabs(),
 	}, options)

@@ -96,7 +96,7 @@ func (m *Machine) Receive(r *mail.Request) {
 		m.credit(r)
 	case mail.RequestListOffset:
 		m.listOffset(r)
-	case mail.RequestDescribe:
+	case mail.RequestDescribe, mail.RequestVerify:
 		m.describe(r)
 	case mail.RequestTrim:
 		m.trim(r)

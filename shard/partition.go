@@ -53,7 +53,7 @@ func (m *Machine) newPartition(id core.PartitionID, topic *core.Topic, number co
 }
 
 func (p *partition) identity() segment.LogIdentity {
-	return segment.LogIdentity{Partition: p.id, Topic: p.topic.ID, Number: p.number}
+	return segment.LogIdentity{Partition: p.id, Topic: p.topic.ID, Number: p.number, Name: p.topic.Name}
 }
 
 // logOptions are the settings of a topic that storage acts on.

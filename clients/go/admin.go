@@ -107,8 +107,63 @@ func describePartition(number int, p *proto.PartitionDescription) PartitionDescr
 	return PartitionDescription{
 		TopicPartition: TopicPartition{Number: uint32(number), Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, Replicas: p.Replicas},
 		LogStartOffset: p.LogStartOffset, HighWatermark: p.HighWatermark, LogEndOffset: p.LogEndOffset, SizeBytes: p.SizeBytes,
-		Err: p.Error.Err(),
+		Storage: describeStorage(p.Storage), Err: p.Error.Err(),
 	}
+}
+
+func describeStorage(s *proto.PartitionStorage) *PartitionStorage {
+	if s == nil {
+		return nil
+	}
+	d := &PartitionStorage{Verifying: s.Verifying, SealedBytes: s.SealedBytes, DamagesTotal: s.DamagesTotal}
+	if s.VerifiedMs >= 0 {
+		d.VerifiedSince = time.UnixMilli(s.VerifiedMs)
+	}
+	for _, one := range s.Damages {
+		d.Damages = append(d.Damages, StoredDamage{Base: one.Range.BaseOffset, Next: one.Range.NextOffset,
+			Found: time.UnixMilli(one.FoundMs), File: one.File, Text: one.Text})
+	}
+	return d
+}
+
+// VerifyTopic has everything stored of a topic read again from the disk and verified, ahead of the brokers' own passes
+// and within their budget. It returns when that has been put down, with one entry per partition. DescribeTopic tells
+// how far it is and what is damaged.
+func (a *Admin) VerifyTopic(ctx context.Context, name string) ([]Verification, error) {
+	answer, err := ask[proto.VerifyTopicResponse](ctx, a, &proto.VerifyTopicRequest{Name: name})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Verification, len(answer.Partitions))
+	type theirs struct {
+		answer *proto.VerifyTopicResponse
+		err    error
+	}
+	elsewhere := map[uint32]theirs{}
+	for i := range answer.Partitions {
+		all[i] = verification(i, &answer.Partitions[i])
+		hint := answer.Partitions[i].Error.Leader
+		if hint == nil || hint.NodeID == 0 {
+			continue
+		}
+		leader, asked := elsewhere[hint.NodeID]
+		if !asked {
+			if leader.err = a.learn(ctx, name); leader.err == nil {
+				leader.answer, leader.err = askNode[proto.VerifyTopicResponse](ctx, a, hint.NodeID, &proto.VerifyTopicRequest{TopicID: answer.TopicID})
+			}
+			elsewhere[hint.NodeID] = leader
+		}
+		if leader.err != nil {
+			all[i].Err = leader.err
+		} else if i < len(leader.answer.Partitions) {
+			all[i] = verification(i, &leader.answer.Partitions[i])
+		}
+	}
+	return all, nil
+}
+
+func verification(number int, p *proto.VerifyPartition) Verification {
+	return Verification{Partition: uint32(number), SealedBytes: p.SealedBytes, Err: p.Error.Err()}
 }
 
 // Topics walks over all topics in the order of their names, page by page. Topics that are created or deleted meanwhile
@@ -264,7 +319,7 @@ func ask[R any, P answerMessage[R]](ctx context.Context, a *Admin, request proto
 }
 
 func readOnly(command proto.Command) bool {
-	return command == proto.CommandMetadata || command == proto.CommandDescribeTopic
+	return command == proto.CommandMetadata || command == proto.CommandDescribeTopic || command == proto.CommandVerifyTopic
 }
 
 // askNode calls one broker.

@@ -166,3 +166,51 @@ func TestDeleteRecords(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A topic is verified by the leaders of all its partitions, and its description says what is damaged.
+func TestVerifyTopic(t *testing.T) {
+	c := fake(t, 3)
+	client := connect(t, c)
+	a := client.Admin()
+	if _, err := a.CreateTopic(within(t), TopicSpec{Name: "t", Partitions: 3}); err != nil {
+		t.Fatal(err)
+	}
+	p := producer(t, client)
+	for n := range uint32(3) {
+		if _, err := p.Send(within(t), &Message{Topic: "t", Partition: PartitionNumber(n)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Partition("t", 1, func(l *fakebroker.Log) { l.Damage = []proto.DamagedRange{{BaseOffset: 0, NextOffset: 1}} })
+	all, err := a.VerifyTopic(within(t), "t")
+	if err != nil || len(all) != 3 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	for n, v := range all {
+		if v.Partition != uint32(n) || v.Err != nil || v.SealedBytes == 0 {
+			t.Errorf("%+v", v)
+		}
+	}
+	d, err := a.DescribeTopic(within(t), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, part := range d.Partitions {
+		s := part.Storage
+		if s == nil || !s.VerifiedSince.IsZero() || len(s.Damages) != int(s.DamagesTotal) || (s.DamagesTotal == 1) != (n == 1) {
+			t.Errorf("partition %d: %+v", n, s)
+		}
+	}
+	if one := d.Partitions[1].Storage.Damages[0]; one.Base != 0 || one.Next != 1 || one.File != "a.log" || one.Text != "damaged" || one.Found.IsZero() {
+		t.Errorf("%+v", one)
+	}
+	if _, err := a.VerifyTopic(within(t), "u"); !errors.Is(err, ErrUnknownTopic) {
+		t.Error(err)
+	}
+	c.Node(2).Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if all, err = a.VerifyTopic(ctx, "t"); err != nil || all[0].Err != nil || !errors.Is(all[1].Err, ErrUnreachable) {
+		t.Errorf("%+v, %v", all, err)
+	}
+}

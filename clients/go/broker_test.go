@@ -65,16 +65,17 @@ type broker struct {
 	process *exec.Cmd
 	data    string
 	address string
+	admin   string
 	done    chan struct{} // closed when its log has ended
 }
 
 // startBroker starts a broker on a folder and returns when it serves.
-func startBroker(data, listen string) (*broker, error) {
+func startBroker(data, listen string, flags ...string) (*broker, error) {
 	program, err := brokerProgram()
 	if err != nil {
 		return nil, err
 	}
-	b := &broker{process: exec.Command(program, "--data-dir", data, "--listen", listen, "--admin", "127.0.0.1:0"), data: data, done: make(chan struct{})}
+	b := &broker{process: exec.Command(program, append([]string{"--data-dir", data, "--listen", listen, "--admin", "127.0.0.1:0"}, flags...)...), data: data, done: make(chan struct{})}
 	// The broker takes PULSEMQ_ variables for settings, and PULSEMQ_BIN is none.
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "PULSEMQ_") {
@@ -109,9 +110,9 @@ func (b *broker) follow(log io.Reader, ready chan<- error) {
 	last := ""
 	for lines.Scan() {
 		last = lines.Text()
-		var line struct{ Msg, Address string }
+		var line struct{ Msg, Address, Admin string }
 		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "ready" {
-			b.address = line.Address
+			b.address, b.admin = line.Address, line.Admin
 			ready <- nil
 		}
 	}
@@ -134,9 +135,9 @@ func (b *broker) end(s syscall.Signal) {
 }
 
 // realBroker starts a broker for a test, or skips it when there is none to start.
-func realBroker(t *testing.T) *broker {
+func realBroker(t *testing.T, flags ...string) *broker {
 	t.Helper()
-	b, err := startBroker(t.TempDir(), "127.0.0.1:0")
+	b, err := startBroker(t.TempDir(), "127.0.0.1:0", flags...)
 	if errors.Is(err, errNoBroker) {
 		t.Skip(err)
 	}

@@ -40,6 +40,7 @@ type Consumer struct {
 	bytes         int64               // read ahead, and asked for
 	fetches       int                 // FETCH requests unanswered
 	hungry        []*part             // that wait for bytes or fetches to become less
+	feeding       bool                // one of them has its turn
 	subscriptions map[uint32]*subscription
 }
 

@@ -605,6 +605,47 @@ func TestManyPartitionsTakeTurns(t *testing.T) {
 	}
 }
 
+// TestTurnsAreInOrder has a thousand partitions share a buffer that holds a few requests: each is asked before any is
+// asked for the third time.
+func TestTurnsAreInOrder(t *testing.T) {
+	const partitions = 1000
+	c := fake(t, 1)
+	c.Create("t", partitions)
+	var mu sync.Mutex
+	asked := make([]int, partitions)
+	missing, most := partitions, 0
+	all := make(chan struct{})
+	c.SetFault(func(m proto.Message) fakebroker.Fault {
+		if f, ok := m.(*proto.FetchRequest); ok {
+			mu.Lock()
+			defer mu.Unlock()
+			if asked[f.Partition]++; missing > 0 {
+				most = max(most, asked[f.Partition])
+			}
+			if asked[f.Partition] == 1 {
+				if missing--; missing == 0 {
+					close(all)
+				}
+			}
+		}
+		return fakebroker.Fault{}
+	})
+	k := consumer(t, connect(t, c), ConsumerFetchBytes(1<<20), ConsumerBufferBytes(8<<20))
+	if err := k.AssignTopic(within(t), "t", StartEarliest()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-all:
+	case <-within(t).Done():
+		t.Fatalf("%d partitions have not been asked", missing)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if most > 2 {
+		t.Errorf("a partition was asked %d times before all had been asked once", most)
+	}
+}
+
 func TestPollEndsWithCloseAndContext(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode ConsumerOption) {
 		c := fake(t, 1)

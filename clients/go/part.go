@@ -105,15 +105,18 @@ func (p *part) free(i *item) {
 	k.scheduler.look(p)
 }
 
-// feed lets as many of those that wait for room look again as there may be requests. It is called with the lock held.
+// feed gives the first of those that wait for room its turn, when there is room. One has it at a time and passes it on
+// (passTurn): were many called for the room of one, the others would go to the end of the line, and with thousands of
+// partitions some would be asked ten times before others are asked once. It is called with the lock held.
 func (k *Consumer) feed() {
-	for room := k.config.fetchConcurrency - k.fetches; room > 0 && len(k.hungry) > 0; room-- {
-		p := k.hungry[0]
-		k.hungry[0] = nil
-		k.hungry = k.hungry[1:]
-		p.hungry, p.fed = false, true
-		k.scheduler.look(p)
+	if k.feeding || len(k.hungry) == 0 || !k.roomFor(k.hungry[0].reserve()) {
+		return
 	}
+	p := k.hungry[0]
+	k.hungry[0] = nil
+	k.hungry = k.hungry[1:]
+	p.hungry, p.fed, k.feeding = false, true, true
+	k.scheduler.look(p)
 }
 
 // list puts the partition in line when it has something to return.
@@ -166,13 +169,11 @@ func (p *part) step(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// passTurn gives the turn to another when this one has not used it.
+// passTurn gives the turn to the next, whether this one has used it or not.
 func (p *part) passTurn() {
 	if p.fed {
-		p.fed = false
-		if !p.fetching && !p.hungry {
-			p.consumer.feed()
-		}
+		p.fed, p.consumer.feeding = false, false
+		p.consumer.feed()
 	}
 }
 

@@ -153,6 +153,7 @@ func TestDeliveryTimeout(t *testing.T) {
 	for name, breakIt := range map[string]func(*fakebroker.Cluster){
 		"broker down":    func(c *fakebroker.Cluster) { c.Node(1).Stop() },
 		"broker stalled": func(c *fakebroker.Cluster) { c.Node(1).Stall() },
+		"no leader":      func(c *fakebroker.Cluster) { c.MoveLeader("t", 0, 0); c.MoveLeader("other", 0, 0) },
 		"never answers": func(c *fakebroker.Cluster) {
 			c.SetFault(func(proto.Message) fakebroker.Fault { return fakebroker.Fault{Silent: true} })
 		},

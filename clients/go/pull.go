@@ -25,20 +25,21 @@ func (p *part) fetch(live *conn.Conn, leader cluster.Partition) {
 	if p.bytes >= int64(config.fetchBytes) {
 		return // enough is read ahead; returning it looks here again
 	}
-	reserve := int64(config.fetchBytes)
-	if p.next == p.highWatermark {
-		reserve = min(reserve, fetchBytesIdle)
-	}
-	if k.fetches >= config.fetchConcurrency || k.bytes > 0 && k.bytes+reserve > int64(config.bufferBytes) {
+	reserve := p.reserve()
+	if !p.fed && len(k.hungry) > 0 || !k.roomFor(reserve) {
 		if !p.hungry {
 			p.hungry = true
 			k.hungry = append(k.hungry, p)
 		}
+		k.feed()
 		return
 	}
 	wait := config.fetchWait
 	if len(k.hungry) > 0 || len(k.parts) > config.fetchConcurrency || int64(len(k.parts))*reserve > int64(config.bufferBytes) {
 		wait = min(wait, fetchWaitShared)
+		if p.highWatermark < 0 {
+			wait = 0 // whether it has anything is not known yet, and the others of thousands want to know, too
+		}
 	}
 	if p.end >= 0 {
 		wait = 0 // there is an end: nothing is waited for
@@ -92,6 +93,20 @@ func (p *part) fetch(live *conn.Conn, leader cluster.Partition) {
 		p.fetching = false
 		p.refused(err)
 	}
+}
+
+// reserve is what a request of the partition sets aside of the buffer.
+func (p *part) reserve() int64 {
+	bytes := int64(p.consumer.config.fetchBytes)
+	if p.next == p.highWatermark {
+		bytes = min(bytes, fetchBytesIdle)
+	}
+	return bytes
+}
+
+// roomFor says whether there may be another request, which sets so many bytes aside.
+func (k *Consumer) roomFor(bytes int64) bool {
+	return k.fetches < k.config.fetchConcurrency && (k.bytes == 0 || k.bytes+bytes <= int64(k.config.bufferBytes))
 }
 
 // fetched takes in one frame of an answer.

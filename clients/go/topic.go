@@ -66,7 +66,36 @@ type PartitionDescription struct {
 	HighWatermark  int64 // one more than the last offset that consumers may see
 	LogEndOffset   int64 // the next offset to be given out
 	SizeBytes      uint64
+	Storage        *PartitionStorage // nil when the broker does not tell
 	Err            error
+}
+
+// PartitionStorage is how whole a partition's stored records are known to be.
+type PartitionStorage struct {
+	// VerifiedSince is a moment: all that was sealed then has been read again and verified after it. Zero when unknown.
+	VerifiedSince time.Time
+	// Verifying says that a VerifyTopic has not ended yet.
+	Verifying bool
+	// SealedBytes is what a verification reads.
+	SealedBytes uint64
+	// DamagesTotal is how many damaged ranges are known; more than are listed when there are very many.
+	DamagesTotal uint32
+	Damages      []StoredDamage // in ascending order
+}
+
+// StoredDamage is a range of records that the broker's disk lost. A consumer is told ErrCorruptRecord there.
+type StoredDamage struct {
+	Base, Next int64     // the offsets, [Base, Next)
+	Found      time.Time // when the broker met it since its last start
+	File       string    // that should hold them, in the broker's data folder; empty when it is not known
+	Text       string    // what is wrong; for people
+}
+
+// Verification is what VerifyTopic set going in one partition, or why not.
+type Verification struct {
+	Partition   uint32
+	SealedBytes uint64 // that are read
+	Err         error
 }
 
 // ConfigSource says where a setting's value comes from.

@@ -156,6 +156,22 @@ func TestBrokerThatIsWrongIsFoundOut(t *testing.T) {
 	}
 }
 
+// At durability none a batch is acknowledged before it is written, and shown once it is.
+func TestWhatIsShownLateIsNotLost(t *testing.T) {
+	for _, durability := range []string{"none", "sync"} {
+		b := startFake(t)
+		b.late = 1000
+		code, stdout, stderr := call(t, small(b, "produce", "--durability", durability, "--json", "-")...)
+		want := exitOK
+		if durability != "none" {
+			want = exitFailure
+		}
+		if o := resultOf(t, stdout); code != want || o.Verified.Lost > 0 == (want == exitOK) {
+			t.Errorf("durability %s: exit code %d, %+v: %s", durability, code, o.Verified, stderr)
+		}
+	}
+}
+
 func TestRefusedBatchesAreReplaced(t *testing.T) {
 	b := startFake(t)
 	b.refuse = 4
@@ -178,8 +194,8 @@ func TestExitCodes(t *testing.T) {
 		says string
 	}{
 		{"help", []string{"--help"}, exitOK, ""},
-		{"no command", nil, exitUsage, "produce, consume or e2e"},
-		{"unknown command", []string{"sweep"}, exitUsage, "sweep"},
+		{"no command", nil, exitUsage, "produce, consume, e2e"},
+		{"unknown command", []string{"flood"}, exitUsage, "flood"},
 		{"unknown flag", []string{"produce", "--flood"}, exitUsage, "--flood"},
 		{"an argument", []string{"produce", "orders"}, exitUsage, "orders"},
 		{"several faults at once", small(b, "produce", "--record-size", "8", "--acks", "all", "--compression", "zip", "--durability", "disk"), exitUsage, "--durability"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/spf13/cobra"
 
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/ledger"
@@ -61,16 +62,25 @@ func (w *workload) consume(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	to := r.from
-	if r.from, err = r.topic.Offsets(ctx, core.Version, proto.OffsetKindEarliest); err != nil {
+	result, latency, err := r.consume(ctx)
+	if err != nil {
 		return err
+	}
+	return r.finish(result, latency)
+}
+
+// consume reads the topic and judges what it holds.
+func (r *run) consume(ctx context.Context) (_ *report.Result, _ *hdrhistogram.Histogram, err error) {
+	w, to := r.workload, r.from
+	if r.from, err = r.topic.Offsets(ctx, core.Version, proto.OffsetKindEarliest); err != nil {
+		return nil, nil, err
 	}
 	result := r.result("consume")
 	var account verdicts = ledger.NewSurvey()
 	filled := between(r.from, to) == 0
 	if filled {
 		if to, err = r.fillTopic(ctx, result); err != nil {
-			return err
+			return nil, nil, err
 		}
 		account = r.ledger
 	} else {
@@ -82,12 +92,12 @@ func (w *workload) consume(ctx context.Context, s *session) error {
 	}
 	reading, err := r.openWhole(ctx, to, account)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	defer reading.Close()
 	start := w.clock()
 	if err := r.watch("consuming", reading.Tallies(), func() error { return runFor(ctx, reading, w.readDuration()) }); err != nil {
-		return err
+		return nil, nil, err
 	}
 	read := reading.Tally()
 	if r.ledger.Missing() > 0 && w.readDuration() > 0 {
@@ -104,7 +114,7 @@ func (w *workload) consume(ctx context.Context, s *session) error {
 		bytes = read.Records.Load() * int64(w.recordBytes)
 	}
 	result.SetRates(read.Records.Load(), bytes, took(read, start))
-	result.CPUSeconds = r.busy.Seconds()
+	result.CPUSeconds, result.BrokerCPUSeconds = r.busy.Seconds(), r.serverBusy.Seconds()
 	result.Latency = report.LatencyOf(read.Latency)
 	result.Workload.LatencyOf = "from FETCH to the end of its answer"
 	if w.sdk {
@@ -112,10 +122,10 @@ func (w *workload) consume(ctx context.Context, s *session) error {
 	}
 	result.ForeignRecords = reading.Foreign()
 	if account == nil {
-		return fmt.Errorf("%d of %d records were read in %v: give it more time", read.Records.Load(), between(r.from, to), w.duration)
+		return nil, nil, fmt.Errorf("%d of %d records were read in %v: give it more time", read.Records.Load(), between(r.from, to), w.duration)
 	}
 	result.Verified, result.Damages = account.Verdict(), account.Damages()
-	return r.finish(result, read.Latency)
+	return result, read.Latency, nil
 }
 
 // readDuration bounds reading only when it was asked for: the end of the topic ends it else.
@@ -125,6 +135,12 @@ func (w *workload) readDuration() time.Duration {
 	}
 	return 0
 }
+
+const (
+	// shownWait is how long a broker may take to show what it has acknowledged, and shownCheck how often it is asked.
+	shownWait  = 5 * time.Second
+	shownCheck = 10 * time.Millisecond
+)
 
 // fillTopic produces what is to be read, and returns where the logs end then.
 func (r *run) fillTopic(ctx context.Context, result *report.Result) ([]int64, error) {
@@ -139,7 +155,14 @@ func (r *run) fillTopic(ctx context.Context, result *report.Result) ([]int64, er
 		return nil, fmt.Errorf("fill topic %q: %w", r.topic.Name, err)
 	}
 	r.sent(result, sent)
-	return r.topic.Offsets(ctx, core.Version, proto.OffsetKindLatest)
+	// At durability none the log ends, for readers, behind what has been written; the rest follows soon.
+	for deadline := time.Now().Add(shownWait); ; {
+		to, err := r.topic.Offsets(ctx, core.Version, proto.OffsetKindLatest)
+		if err != nil || between(r.from, to) >= sent.Records.Load() || time.Now().After(deadline) {
+			return to, err
+		}
+		time.Sleep(shownCheck)
+	}
 }
 
 // openWhole connects what reads the topic up to an offset of each partition.

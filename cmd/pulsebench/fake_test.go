@@ -26,6 +26,7 @@ type fakeBroker struct {
 	reorder   bool // store the fifth batch of a partition before the one that came before it
 	corrupt   bool // change a byte of the fifth batch
 	refuse    int  // refuse so many PRODUCE requests with OVERLOADED
+	late      int  // let so many FETCH requests not see the last batch, as when it was acknowledged before it was written
 	broken    bool // refuse every PRODUCE for good
 	produced  int
 	producers int64
@@ -118,6 +119,18 @@ func (b *fakeBroker) answer(h *proto.FrameHeader, payload []byte) (proto.Message
 			return nil, proto.CodeUnknownTopic
 		}
 		return &proto.DescribeTopicResponse{Name: request.Name, TopicID: topic.id, Configs: []proto.TopicConfigEntry{{Key: "durability", Value: topic.durability, Source: proto.ConfigSourceTopic}}}, nil
+	case proto.CommandDeleteTopic:
+		var request proto.DeleteTopicRequest
+		if err := request.Decode(payload); err != nil {
+			return nil, err
+		}
+		for name, topic := range b.topics {
+			if topic.id == request.TopicID {
+				delete(b.topics, name)
+				return &proto.DeleteTopicResponse{}, nil
+			}
+		}
+		return nil, proto.CodeUnknownTopic
 	case proto.CommandInitProducer:
 		b.producers++
 		return &proto.InitProducerResponse{ProducerID: b.producers}, nil
@@ -275,6 +288,11 @@ func (b *fakeBroker) fetch(payload []byte) (proto.Message, error) {
 	}
 	batches := topic.partitions[request.Partition]
 	answer := &proto.FetchResponse{LeaderEpoch: 1, HighWatermark: topic.ends[request.Partition], LogEndOffset: topic.ends[request.Partition]}
+	if n := len(batches); b.late > 0 && n > 0 {
+		b.late--
+		answer.HighWatermark = batches[n-1].BaseOffset()
+		batches = batches[:n-1]
+	}
 	if i := slices.IndexFunc(batches, func(batch proto.Batch) bool { return batch.LastOffset() >= request.Offset }); i >= 0 {
 		answer.Batches = batches[i]
 	}

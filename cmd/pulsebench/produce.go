@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/spf13/cobra"
 
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/load"
@@ -46,20 +47,33 @@ func (w *workload) produce(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	sent, took, err := r.send(ctx)
+	result, latency, err := r.produce(ctx)
 	if err != nil {
 		return err
 	}
-	busy := r.busy
-	read, readTook, err := r.readBack(ctx)
+	return r.finish(result, latency)
+}
+
+// produce sends, reads back and judges.
+func (r *run) produce(ctx context.Context) (*report.Result, *hdrhistogram.Histogram, error) {
+	w := r.workload
+	sent, took, err := r.send(ctx)
 	if err != nil {
-		return fmt.Errorf("%d records were acknowledged; reading them back: %w", sent.Records.Load(), err)
+		return nil, nil, err
 	}
 	result := r.result("produce")
 	r.sent(result, sent)
-	batches(result, read)
+	result.CPUSeconds, result.BrokerCPUSeconds = r.busy.Seconds(), r.serverBusy.Seconds()
+	if !w.blind {
+		read, readTook, err := r.readBack(ctx)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%d records were acknowledged; reading them back: %w", sent.Records.Load(), err)
+		}
+		batches(result, read)
+		result.ReadBack = report.NewReadBack(read.Records.Load(), read.Records.Load()*int64(w.recordBytes), readTook)
+		result.Verified, result.Damages = r.ledger.Verdict(), r.ledger.Damages()
+	}
 	result.SetRates(sent.Records.Load(), sent.Records.Load()*int64(w.recordBytes), took)
-	result.CPUSeconds = busy.Seconds()
 	result.Latency = report.LatencyOf(sent.Latency)
 	result.Workload.LatencyOf = "from the time a batch was due to its acknowledgement"
 	if w.sdk {
@@ -68,9 +82,7 @@ func (w *workload) produce(ctx context.Context, s *session) error {
 	if w.acks == proto.AcksNone {
 		result.Latency = nil
 	}
-	result.ReadBack = report.NewReadBack(read.Records.Load(), read.Records.Load()*int64(w.recordBytes), readTook)
-	result.Verified, result.Damages = r.ledger.Verdict(), r.ledger.Damages()
-	return r.finish(result, sent.Latency)
+	return result, sent.Latency, nil
 }
 
 // send produces until the time or the records end.

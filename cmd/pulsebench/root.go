@@ -71,16 +71,18 @@ Exit codes: 0 all went well, 1 something failed or did not verify, 2 the call wa
 		Example: `  pulsebench produce --records 1000000 --record-size 256 --partitions 16
   pulsebench produce --rate 100000 --duration 1m --json result.json --hdr result.hgrm
   pulsebench e2e --rate 50000 --batch-records 1
-  pulsebench consume --topic pulsebench`,
+  pulsebench consume --topic pulsebench
+  pulsebench sweep --partitions 128 --svg sweep.svg
+  pulsebench compare --partitions 128 --durability sync`,
 		Version:       core.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return usagef("name a command: produce, consume or e2e")
+			return usagef("name a command: produce, consume, e2e, sweep, ceiling, compare or table")
 		},
 		PersistentPreRun: func(*cobra.Command, []string) { call.started = true },
 	}
-	root.AddCommand(newProduce(call), newConsume(call), newEndToEnd(call))
+	root.AddCommand(newProduce(call), newConsume(call), newEndToEnd(call), newSweep(call), newCeiling(call), newCompare(call), newTable(call), newEcho(call))
 	return root
 }

@@ -39,6 +39,8 @@ type run struct {
 	template *payload.Template // of raw batches; nil with --sdk
 	ledger   *ledger.Ledger
 	busy     time.Duration // processor time of what is measured
+
+	serverBusy time.Duration // the same of the other side, when it is known
 }
 
 // open finds or creates the topic and notes where its logs end.
@@ -89,9 +91,17 @@ func (r *run) filler() []byte {
 // readingSpec is a raw reading of what this run writes.
 func (r *run) readingSpec() load.ReadingSpec {
 	return load.ReadingSpec{
-		Topic: r.topic, Version: core.Version, Connections: r.connections, InFlight: r.inFlight, From: r.from,
-		Account: r.ledger, Template: r.template, Filler: r.filler(), Clock: r.clock, Unanswered: r.acks == proto.AcksNone,
+		Topic: r.topic, Version: core.Version, Connections: r.connections, InFlight: r.inFlight, Bytes: r.fetchBytes, From: r.from,
+		Account: r.ledger, Template: r.template, Filler: r.filler(), Clock: r.clock, Hidden: r.acks == proto.AcksNone || r.topic.Config(proto.TopicConfigDurability) == proto.DurabilityNone.String(),
 	}
+}
+
+// serverNow is the processor time of the other side so far; 0 when it is not known.
+func (r *run) serverNow() time.Duration {
+	if r.serverTime == nil {
+		return 0
+	}
+	return r.serverTime()
 }
 
 // watch shows on a terminal what tallies come to while do runs, and notes the processor time that it takes.
@@ -104,8 +114,8 @@ func (r *run) watch(what string, tallies []*load.Tally, do func() error) error {
 		return records, errors
 	})
 	defer progress.Stop()
-	before := report.ProcessorTime()
+	before, serverBefore := report.ProcessorTime(), r.serverNow()
 	err := do()
-	r.busy = report.ProcessorTime() - before
+	r.busy, r.serverBusy = report.ProcessorTime()-before, r.serverNow()-serverBefore
 	return err
 }

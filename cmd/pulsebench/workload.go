@@ -32,6 +32,7 @@ const (
 	// recordBytesMax is far above what a broker takes as one batch, and keeps the batch's size from overflowing.
 	recordBytesMax = 64 << 20
 	batchMax       = 1 << 20
+	fetchBytesMax  = 1 << 30
 )
 
 // workload is what the flags say.
@@ -44,6 +45,7 @@ type workload struct {
 	sdk        bool
 
 	partitions   uint32
+	replicas     uint16
 	durability   string
 	acksText     string
 	recordSize   string
@@ -56,16 +58,22 @@ type workload struct {
 	inFlight     int
 	producers    int
 	consumers    int
+	fetchSize    string
 
 	changed func(flag string) bool
 
 	// What validate makes of them.
 	recordBytes int
+	fetchBytes  int // 0: the default
 	codec       proto.Codec
 	acks        proto.Acks
 	run         payload.Run
 	clock       load.Clock
 	environment report.Environment
+
+	// What compare and sweep set.
+	blind      bool                 // nothing is kept that could be read back
+	serverTime func() time.Duration // processor time of the other side, asked for right before and after what is measured; nil when nobody can say
 }
 
 // addShared declares the flags that every command has.
@@ -74,6 +82,7 @@ func (w *workload) addShared(cmd *cobra.Command) {
 	flags.StringVar(&w.brokers, "brokers", brokersDefault, "brokers to ask first: `HOST:PORT,HOST:PORT` or mq://HOST:PORT,...")
 	flags.StringVar(&w.topic, "topic", topicDefault, "`name` of the topic; created when it is missing")
 	flags.Uint32Var(&w.partitions, "partitions", 0, "partitions of the topic; one that exists must have as many (default: what it has, or the broker's default)")
+	flags.Uint16Var(&w.replicas, "replicas", 0, "replicas of each partition; a topic that exists must have as many (default: what it has, or the broker's default)")
 	flags.StringVar(&w.durability, "durability", "", "sync, batch or none: setting of the topic; one that exists must have it (default: what it has, or the broker's default)")
 	flags.StringVar(&w.recordSize, "record-size", recordSizeDefault, fmt.Sprintf("`size` of each record's value, as 256 or 1KB; at least %d", payload.MarkBytes))
 	flags.IntVar(&w.batchRecords, "batch-records", batchDefault, "records in each batch; with --sdk the most of them (there the default is the client's)")
@@ -100,6 +109,7 @@ func (w *workload) addSending(cmd *cobra.Command) {
 func (w *workload) addReading(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.IntVar(&w.consumers, "consumers", 1, "consumers, with --sdk, that share the partitions; each has a client of its own")
+	flags.StringVar(&w.fetchSize, "fetch-size", "4MiB", "`size` that one request asks for")
 }
 
 // complete offers the values of flags to the shell.
@@ -156,6 +166,13 @@ func (w *workload) validate(cmd *cobra.Command) error {
 	default:
 		fault("--acks %q: allowed are durable and none", w.acksText)
 	}
+	if w.fetchSize != "" { // a command with the flag
+		size, err := core.ParseSize(w.fetchSize)
+		if err != nil || size < 1 || size > fetchBytesMax {
+			fault("--fetch-size %s: a size up to %v is allowed", w.fetchSize, core.Size(fetchBytesMax))
+		}
+		w.fetchBytes = int(size)
+	}
 	if w.rate < 0 || w.rate > 1e12 {
 		fault("--rate %v: 0 for flat out, or records per second up to a million million", w.rate)
 	}
@@ -198,6 +215,7 @@ func (w *workload) validateClient() (faults []error) {
 		refuse("consumers", "is for --sdk: raw load has --connections")
 		return faults
 	}
+	refuse("fetch-size", "is for raw load: the Go client has its own")
 	refuse("connections", "is for raw load: with --sdk it is --producers and --consumers")
 	if w.acks == proto.AcksNone {
 		faults = append(faults, errors.New("--acks none is for raw load: the Go client always waits for acknowledgements"))
@@ -215,7 +233,7 @@ func (w *workload) validateClient() (faults []error) {
 
 // topicSpec is the topic that the flags ask for.
 func (w *workload) topicSpec() load.TopicSpec {
-	return load.TopicSpec{Name: w.topic, Partitions: w.partitions, Durability: w.durability}
+	return load.TopicSpec{Name: w.topic, Partitions: w.partitions, Replicas: w.replicas, Durability: w.durability}
 }
 
 // senders is how many producers write down what they send.

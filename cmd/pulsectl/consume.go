@@ -22,6 +22,7 @@ type consumeFlags struct {
 	count     int64
 	follow    bool
 	format    string
+	skip      bool
 
 	partitionGiven, countGiven bool
 }
@@ -34,6 +35,9 @@ func newConsume(s *session) *cobra.Command {
 		Long: `Prints messages from a place on. Without -n or --follow it stops at what was the end of
 the log when it got there; with -n it waits until so many have come; with --follow it goes
 on until it is interrupted.
+
+Records that the disk has lost end it with an error that names their offsets;
+--skip-damaged says so on standard error and goes on behind them.
 
 --from is start, end, an offset, or @TIME: RFC 3339 (@2026-01-31T12:00:00Z), a time back
 from now (@-1h) or Unix milliseconds.
@@ -66,6 +70,7 @@ value_base64.`,
 	flags.StringVar(&f.from, "from", "start", "where to begin: start, end, OFFSET or @TIME")
 	flags.Int64VarP(&f.count, "count", "n", 0, "stop after so many messages")
 	flags.BoolVar(&f.follow, "follow", false, "wait for more at the end of the log")
+	flags.BoolVar(&f.skip, "skip-damaged", false, "go on behind records that the disk has lost")
 	flags.StringVar(&f.format, "format", `%v\n`, "how each message is printed")
 	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{"start", "end"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -117,7 +122,7 @@ func (s *session) consume(ctx context.Context, f *consumeFlags) error {
 		return err
 	}
 	defer client.Close()
-	var options []pulsemq.ConsumerOption
+	options := []pulsemq.ConsumerOption{pulsemq.ConsumerSkipCorrupt(f.skip)}
 	if !f.follow && !f.countGiven {
 		options = append(options, pulsemq.ConsumerStopAtEnd())
 	}
@@ -129,7 +134,7 @@ func (s *session) consume(ctx context.Context, f *consumeFlags) error {
 	if err := s.assign(ctx, consumer, f, from); err != nil {
 		return err
 	}
-	err = printRecords(ctx, consumer, printer, f)
+	err = s.printRecords(ctx, consumer, printer, f)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) && f.follow {
 		err = nil // an interrupt is how --follow ends
 	}
@@ -147,12 +152,22 @@ func (s *session) assign(ctx context.Context, consumer *pulsemq.Consumer, f *con
 
 // printRecords prints until the end that the flags ask for. A partition that
 // cannot be read ends it: skipping silently would look like an empty log.
-func printRecords(ctx context.Context, consumer *pulsemq.Consumer, printer recordPrinter, f *consumeFlags) error {
+func (s *session) printRecords(ctx context.Context, consumer *pulsemq.Consumer, printer recordPrinter, f *consumeFlags) error {
 	left := f.count
 	for {
 		records, err := consumer.Poll(ctx)
 		if errors.Is(err, pulsemq.ErrEndOfLog) {
 			return nil
+		}
+		if lost := (*pulsemq.PartitionError)(nil); errors.As(err, &lost) && errors.Is(err, pulsemq.ErrCorruptRecord) {
+			if lost.Stopped {
+				return err
+			}
+			if err := printer.flush(); err != nil { // so that both streams tell the same order
+				return fmt.Errorf("write: %w", err)
+			}
+			fmt.Fprintf(s.err, "pulsectl: %s; skipped, reading goes on at offset %d\n", s.tell(err), lost.Next)
+			continue
 		}
 		if err != nil {
 			return err

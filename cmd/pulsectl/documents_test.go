@@ -144,7 +144,7 @@ func (r *shownReader) runAll(commands []string) {
 		case brokerItself.MatchString(command): // it would serve for ever
 			r.run(strings.Replace(command, "pulsemq", "pulsemq config check", 1))
 		case strings.HasPrefix(command, "bin/pulsebench") && !strings.Contains(command, "--help"): // less of it shows as well that it works
-			r.run(shortened(command) + " --brokers $" + brokersEnv)
+			r.run(shortened(command))
 		case strings.Contains(command, "--follow"):
 			r.follow(command)
 		case strings.Contains(command, "debug verify"): // documents say to stop it first
@@ -162,15 +162,28 @@ func (r *shownReader) runAll(commands []string) {
 	}
 }
 
-var benchLength = regexp.MustCompile(` --(records|duration) \S+`)
+var benchLength = regexp.MustCompile(` --(records|duration|runs|rows|step-duration) \S+`)
 
-// shortened is a command of pulsebench that puts less load and ends soon.
+// benchShort makes each command of pulsebench put less load and end soon. A sweep is content with anything, because how
+// quick the machine is does not matter here.
+var benchShort = map[string]string{
+	"produce": " --duration 200ms",
+	"e2e":     " --duration 200ms",
+	"consume": "",
+	"sweep":   " --from 1000 --steps 2 --step-duration 50ms --achieved 0.001 --p99-max 10m",
+	"ceiling": " --runs 1 --duration 20ms --file-size 16MiB",
+	"compare": " --runs 1 --duration 50ms --warmup 0s",
+	"table":   " --runs 1 --duration 50ms --warmup 0s --file-size 16MiB --rows one-sync",
+}
+
+// shortened is a command of pulsebench with less to do, against the reader's broker.
 func shortened(command string) string {
-	short := benchLength.ReplaceAllString(command, "")
-	if strings.Contains(short, " consume") {
+	name := strings.Fields(command)[1]
+	short := benchLength.ReplaceAllString(command, "") + benchShort[name]
+	if name == "ceiling" {
 		return short
 	}
-	return short + " --duration 200ms"
+	return short + " --brokers $" + brokersEnv
 }
 
 func (r *shownReader) command(line string) *exec.Cmd {

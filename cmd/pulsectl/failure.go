@@ -25,6 +25,9 @@ func (s *session) tell(err error) string {
 	var p *pulsemq.PartitionError
 	if errors.As(err, &p) {
 		err = fmt.Errorf("topic %q partition %d: %w", p.Topic, p.Partition, p.Err)
+		if p.Stopped && errors.Is(err, pulsemq.ErrCorruptRecord) {
+			err = fmt.Errorf("%w; --from %d or --skip-damaged goes on behind them", err, p.Next)
+		}
 	}
 	text := strings.ReplaceAll(err.Error(), "pulsemq: ", "")
 	if errors.Is(err, context.DeadlineExceeded) {

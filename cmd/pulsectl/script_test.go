@@ -9,12 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,11 +32,14 @@ import (
 //	                        sets PULSECTL_BROKERS and ADMIN
 //	broker stop             SIGTERM; it has to exit with 0
 //	broker kill             SIGKILL
+//	broker pause, resume    SIGSTOP and SIGCONT
 //	exits N PROGRAM ARG...  run pulsectl or pulsemq, which has to exit with N
+//	within TIME N PROGRAM ARG...  the same, and it must not take longer
 //	lines FILE COUNT        make a file of COUNT different lines
 //	bytes FILE HEX          make a file of any bytes
 //	same FILE FILE          both have the same lines, in any order
 //	flip FILE TEXT          flip a bit of the only place in the file that holds the text; FILE may have *
+//	logged COUNT PATTERN    so many lines of the running broker's log match; waits for the first
 //	page STATUS PATH        get a page of the operators' port, which has to have the status
 
 const (
@@ -55,14 +61,26 @@ func TestScripts(t *testing.T) {
 			env.Defer(b.kill)
 			return nil
 		},
+		Condition: func(condition string) (bool, error) {
+			if condition != "ipv6" {
+				return false, fmt.Errorf("unknown condition %q", condition)
+			}
+			l, err := net.Listen("tcp", "[::1]:0")
+			if err != nil {
+				return false, nil
+			}
+			return true, l.Close()
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"broker": cmdBroker,
 			"lines":  cmdLines,
 			"bytes":  cmdBytes,
 			"same":   cmdSame,
 			"exits":  cmdExits,
+			"within": cmdWithin,
 			"page":   cmdPage,
 			"flip":   cmdFlip,
+			"logged": cmdLogged,
 		},
 	})
 }
@@ -85,7 +103,7 @@ type brokerKey struct{}
 type scriptBroker struct {
 	program, data string
 	cmd           *exec.Cmd
-	log           bytes.Buffer
+	log           logBuffer
 	logged        chan struct{} // closed when the log has ended
 }
 
@@ -167,7 +185,7 @@ func (b *scriptBroker) kill() {
 
 func cmdBroker(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) == 0 {
-		ts.Fatalf("usage: broker start|stop|kill")
+		ts.Fatalf("usage: broker start|stop|kill|pause|resume")
 	}
 	b := ts.Value(brokerKey{}).(*scriptBroker)
 	switch args[0] {
@@ -186,8 +204,27 @@ func cmdBroker(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(b.stop())
 	case "kill":
 		b.kill()
+	case "pause":
+		pid := b.cmd.Process.Pid
+		ts.Check(syscall.Kill(pid, syscall.SIGSTOP))
+		var status syscall.WaitStatus
+		if _, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+			ts.Fatalf("the broker is not stopped: %v", err)
+		}
+	case "resume":
+		ts.Check(b.cmd.Process.Signal(syscall.SIGCONT))
 	default:
-		ts.Fatalf("usage: broker start|stop|kill")
+		ts.Fatalf("usage: broker start|stop|kill|pause|resume")
+	}
+}
+
+func cmdWithin(ts *testscript.TestScript, neg bool, args []string) {
+	most, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	begun := time.Now()
+	cmdExits(ts, neg, args[1:])
+	if took := time.Since(begun); took > most {
+		ts.Fatalf("it took %v, allowed are %v", took, most)
 	}
 }
 
@@ -234,12 +271,53 @@ func cmdFlip(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(err)
 		if at := bytes.Index(b, []byte(args[1])); at >= 0 {
 			flipped++
-			b[at] ^= 1
-			ts.Check(os.WriteFile(name, b, 0o666))
+			f, err := os.OpenFile(name, os.O_WRONLY, 0) // in place: a broker may have it open
+			ts.Check(err)
+			_, err = f.WriteAt([]byte{b[at] ^ 1}, int64(at))
+			ts.Check(errors.Join(err, f.Close()))
 		}
 	}
 	if flipped != 1 {
 		ts.Fatalf("%q stands in %d of the files %s", args[1], flipped, args[0])
+	}
+}
+
+// logBuffer is what a broker has logged so far.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func (b *logBuffer) Reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.text.Reset()
+}
+
+func cmdLogged(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	pattern, err := regexp.Compile("(?m)^.*" + args[1])
+	ts.Check(err)
+	b := ts.Value(brokerKey{}).(*scriptBroker)
+	count := 0
+	for deadline := time.Now().Add(10 * time.Second); count == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		count = len(pattern.FindAllString(b.log.String(), -1))
+	}
+	if count != want {
+		ts.Fatalf("%d lines match %s, wants %d:\n%s", count, args[1], want, b.log.String())
 	}
 }
 

@@ -20,7 +20,7 @@ order; partitions spread the load.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return usagef("topic: name a command, such as topic list") },
 	}
 	cmd.AddCommand(newTopicCreate(s), newTopicList(s), newTopicDescribe(s), newTopicDelete(s),
-		newTopicAlter(s), newTopicOffsets(s), newTopicTrim(s))
+		newTopicAlter(s), newTopicOffsets(s), newTopicTrim(s), newTopicDamage(s))
 	return cmd
 }
 

@@ -29,6 +29,7 @@ type partitionDescription struct {
 	HighWatermark  int64    `json:"high_watermark"`
 	LogEndOffset   int64    `json:"log_end_offset"`
 	SizeBytes      uint64   `json:"size_bytes"`
+	Damages        []damage `json:"damages,omitempty"`
 	Error          string   `json:"error,omitempty"`
 }
 
@@ -44,8 +45,8 @@ func newTopicDescribe(s *session) *cobra.Command {
 		Use:   "describe NAME",
 		Short: "Show a topic's partitions and settings",
 		Long: `Shows where each partition is led, which offsets it holds, and every setting with its
-value and where it comes from: the topic itself or the broker's default. --explain adds
-what each setting means.`,
+value and where it comes from: the topic itself or the broker's default, and which offsets
+the disk has lost, if any. --explain adds what each setting means.`,
 		Example: `  pulsectl topic describe orders --explain
   pulsectl topic describe orders -o json`,
 		Args:              oneArgument("NAME"),
@@ -72,6 +73,10 @@ func descriptionJSON(d *pulsemq.TopicDescription) topicDescription {
 		Topic: d.Name, ID: d.ID.String(), Replicas: int(d.Replicas),
 		Partitions: []partitionDescription{}, Config: []configEntry{},
 	}
+	lost := map[uint32][]damage{}
+	for _, one := range damagesOf(d) {
+		lost[one.Partition] = append(lost[one.Partition], one)
+	}
 	for _, p := range d.Partitions {
 		one := partitionDescription{
 			Partition: p.Number, Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, Replicas: p.Replicas,
@@ -80,6 +85,7 @@ func descriptionJSON(d *pulsemq.TopicDescription) topicDescription {
 		if p.Err != nil {
 			one.Error = p.Err.Error()
 		}
+		one.Damages = lost[p.Number]
 		out.Partitions = append(out.Partitions, one)
 	}
 	for _, c := range d.Config {
@@ -107,6 +113,13 @@ func (s *session) printDescription(d *pulsemq.TopicDescription, explain bool) er
 		return err
 	}
 	fmt.Fprintln(s.out)
+	if found := damagesOf(d); len(found) > 0 {
+		fmt.Fprintln(s.out, "DAMAGED: reads of these offsets answer CORRUPT_RECORD, all others are served")
+		if err := s.printDamages(found); err != nil {
+			return err
+		}
+		fmt.Fprintln(s.out)
+	}
 	rows = rows[:0]
 	for _, c := range d.Config {
 		row := []string{c.Key, c.Value, c.Source.String()}

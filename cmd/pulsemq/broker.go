@@ -25,6 +25,7 @@ type broker struct {
 	config   *core.Config
 	log      *slog.Logger
 	clock    core.Clock
+	share    descriptors
 	folder   *disk.Folder
 	progress *startProgress
 	node     *reactor.Node
@@ -37,7 +38,15 @@ type broker struct {
 func run(ctx context.Context, cfg core.Config, log *slog.Logger) error {
 	b := &broker{config: &cfg, log: log}
 	// Payload memory lies outside of the Go heap; what it leaves of the limit is the heap's.
-	debug.SetMemoryLimit(int64(cfg.Memory.Limit))
+	debug.SetMemoryLimit(reactor.HeapBytes(&cfg))
+	limit, err := descriptorLimit()
+	if err != nil {
+		return err
+	}
+	if b.share, err = shareDescriptors(limit, b.config); err != nil {
+		return err
+	}
+	b.share.capConnections(b.config, log)
 	folder, err := disk.Open(cfg.Storage.DataDir, cfg.Storage.Disk)
 	if err != nil {
 		return fmt.Errorf("open the data folder %s: %w", cfg.Storage.DataDir, err)
@@ -77,10 +86,11 @@ func (b *broker) start(ctx context.Context) error {
 		return err
 	}
 	b.admin = admin
+	b.log.Info("starting", "admin", admin.Address().String(), "version", core.Version, "data_dir", b.config.Storage.DataDir)
 
 	node, err := reactor.Start(reactor.Options{
 		Config: b.config, Disks: reactor.NewFolderDisks(b.folder, b.log), Clock: b.clock, Log: b.log, CPUs: shardCPUs,
-		Progress: b.progress.note, Stop: ctx.Done(),
+		Progress: b.progress.note, Stop: ctx.Done(), SegmentFiles: b.share.segmentFiles,
 	})
 	if err != nil {
 		return err

@@ -88,7 +88,15 @@ func (s shardSamples) storage(snapshot *shard.Snapshot) netio.StorageSample {
 		SegmentsRemoved: st.Retained, TailsCut: st.TailsCut, Damages: st.Damages + st.JournalDamages, Quarantined: st.Quarantined,
 		CacheBytes: st.CacheBytes, OpenFiles: st.OpenFiles, JournalFree: st.JournalFree, JournalLive: st.JournalLive,
 		RiskBytes: st.RiskBytes, Full: st.Full, ClockJumped: st.ClockJumped,
-		DriverUring: s.choice.Driver == core.DiskUring,
+		DriverUring:    s.choice.Driver == core.DiskUring,
+		IndexesRebuilt: st.IndexesRebuilt,
+		ScrubBytes:     st.ScrubBytes, ScrubPasses: st.ScrubPasses, ScrubLeftBytes: st.ScrubLeft,
+		ScrubRecords: st.ScrubRecords, ScrubFiles: st.ScrubFiles, ScrubIndexes: st.ScrubIndexes, ScrubStates: st.ScrubStates,
+		Compactions: st.Compactions, CompactFailures: st.CompactFailures, CompactRemoved: st.CompactRemoved,
+		CompactReadBytes: st.CompactRead, CompactWrittenBytes: st.CompactWritten,
+	}
+	if st.ScrubBegan != 0 {
+		sample.ScrubAgeNanos = max(s.clock.Now()-st.ScrubBegan, 0)
 	}
 	if st.RiskSince != 0 {
 		sample.RiskNanos = snapshot.Taken - st.RiskSince

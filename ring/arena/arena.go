@@ -52,6 +52,7 @@ func (a *Arena) Get(n int) *core.Slab {
 
 // Put sends a slab home. core.Slab calls it on the releasing thread.
 func (a *Arena) Put(slab *core.Slab) {
+	a.space.spoil(slab)
 	core.Assert(a.home.Push(a.space.pageOf(slab)), "the way home has room for every slab")
 }
 
@@ -92,3 +93,11 @@ func (a *Arena) Close() error {
 	a.collect(math.MaxInt)
 	return a.space.close()
 }
+
+// Spoil has slabs overwritten when they come home, so that who still reads one is
+// found out. It is called before the first Get.
+func (a *Arena) Spoil() { a.space.spoils = true }
+
+// Abandon gives the address space back although slabs are out: what the end of a
+// process does, for a simulated one.
+func (a *Arena) Abandon() error { return a.space.abandon() }

@@ -26,7 +26,10 @@ func NewLocal(budgetBytes int64) (*Local, error) {
 func (l *Local) Get(n int) *core.Slab { return l.space.get(n) }
 
 // Put takes a slab home. core.Slab calls it.
-func (l *Local) Put(slab *core.Slab) { l.space.put(l.space.pageOf(slab)) }
+func (l *Local) Put(slab *core.Slab) {
+	l.space.spoil(slab)
+	l.space.put(l.space.pageOf(slab))
+}
 
 // Trim returns at most bytesMax of free memory to the kernel and says how much.
 func (l *Local) Trim(bytesMax int64) int64 { return l.space.trim(bytesMax) }
@@ -36,3 +39,11 @@ func (l *Local) Gauges() Gauges { return l.space.gauges() }
 
 // Close gives the address space back. Every slab must be at home.
 func (l *Local) Close() error { return l.space.close() }
+
+// Spoil has slabs overwritten when they come home, so that who still reads one is
+// found out. It is called before the first Get.
+func (l *Local) Spoil() { l.space.spoils = true }
+
+// Abandon gives the address space back although slabs are out: what the end of a
+// process does, for a simulated one.
+func (l *Local) Abandon() error { return l.space.abandon() }

@@ -14,6 +14,7 @@ type space struct {
 	bytes   []byte // the aligned part that is carved
 	base    uintptr
 	home    core.SlabHome // what the headers name as their home
+	spoils  bool          // slabs that come home are overwritten
 
 	blocks  []block
 	partial [classCount]int32 // first block of each class with slabs at home and out
@@ -130,7 +131,24 @@ func (s *space) trim(bytesMax int64) int64 {
 
 func (s *space) close() error {
 	core.Assert(s.inUse.Load() == 0, "an arena is closed when every slab is at home")
-	return unreserve(s.mapping)
+	return s.abandon()
+}
+
+// abandon gives the address space back whoever still uses it.
+func (s *space) abandon() error { return unreserve(s.mapping) }
+
+// spoilByte fills slabs that came home to an arena that spoils them.
+const spoilByte = 0xdb
+
+// spoil overwrites a slab on its way home.
+func (s *space) spoil(slab *core.Slab) {
+	if !s.spoils {
+		return
+	}
+	slab.Bytes[0] = spoilByte
+	for filled := 1; filled < len(slab.Bytes); filled *= 2 {
+		copy(slab.Bytes[filled:], slab.Bytes[:filled])
+	}
 }
 
 func (s *space) blockBytes(number int32) []byte {

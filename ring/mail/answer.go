@@ -18,6 +18,7 @@ const (
 	// AnswerDeliver pushes batches, or an error that ends this partition's subscription.
 	AnswerDeliver
 	AnswerListOffset
+	// AnswerDescribe answers RequestDescribe and RequestVerify; Body is a *proto.PartitionStorage.
 	AnswerDescribe
 	AnswerTrim
 	// AnswerAdmin carries a *proto.XxxResponse in Body.

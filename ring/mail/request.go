@@ -24,6 +24,8 @@ const (
 	RequestListOffset
 	// RequestDescribe asks for a partition's offsets and size.
 	RequestDescribe
+	// RequestVerify has everything sealed of a partition read again, and asks as RequestDescribe does.
+	RequestVerify
 	// RequestTrim deletes records before Offset (-1: the high watermark).
 	RequestTrim
 	// RequestAdmin carries a decoded command of proto for the shard that owns the

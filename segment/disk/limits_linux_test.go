@@ -82,8 +82,8 @@ func (u *use) create(path string) core.FileID {
 
 const limitEnv = "PULSEMQ_TEST_FILE_LIMIT"
 
-// A write that the kernel stores in part fails the chain. The file size limit of a
-// process makes one for real.
+// A write that the kernel stores in part goes on, and says then why it was short.
+// The file size limit of a process makes one for real.
 func TestShortWrite(t *testing.T) {
 	for _, kind := range []core.DiskChoice{core.DiskUring, core.DiskPosix} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestShortWrite(t *testing.T) {
 			sync := &core.DiskOp{Kind: core.DiskSync, File: file}
 			later := &core.DiskOp{Kind: core.DiskSyncDir}
 			u.do(write, sync, later)
-			if write.Err != core.ErrDiskShort || write.N != pages*core.DiskAlignment {
+			if !errors.Is(write.Err, unix.EFBIG) || write.N != pages*core.DiskAlignment {
 				t.Errorf("wrote %d, %v", write.N, write.Err)
 			}
 			if sync.Err != core.ErrDiskCanceled || later.Err != core.ErrDiskCanceled {

@@ -42,7 +42,7 @@ type Loop struct {
 	id      core.ShardID
 	machine *shard.Machine
 	driver  core.DiskDriver
-	waker   *ring.Waker
+	waker   waker
 	workers *Workers
 	memory  *arena.Local
 	clock   core.Clock
@@ -73,12 +73,12 @@ type outlet struct {
 	links    []*mail.Link
 	answered []bool // by reactor: staged and not shown
 	letters  []*ring.SPSC[mail.Letter]
-	wakers   []*ring.Waker // of the shards
-	posted   []bool        // by shard
+	wakers   []waker // of the shards
+	posted   []bool  // by shard
 	views    *mail.Views
 }
 
-func newOutlet(links []*mail.Link, letters []*ring.SPSC[mail.Letter], wakers []*ring.Waker, views *mail.Views) *outlet {
+func newOutlet(links []*mail.Link, letters []*ring.SPSC[mail.Letter], wakers []waker, views *mail.Views) *outlet {
 	return &outlet{links: links, answered: make([]bool, len(links)), letters: letters, wakers: wakers,
 		posted: make([]bool, len(letters)), views: views}
 }
@@ -129,21 +129,31 @@ func (o *outlet) flush() {
 // run takes turns until the shard has stopped. An error is fatal for the process.
 func (l *Loop) run() error {
 	for {
-		worked, err := l.turn()
-		switch {
-		case err != nil:
+		idle, ended, err := l.step()
+		if err != nil || ended {
 			return err
-		case l.stopped && l.machine.Stopped():
-			return nil
-		case l.stopped && l.clock.Monotonic() > l.deadline.Load():
-			return fmt.Errorf("shard %d did not stop within its limit: what it has not synced is recovered at the next start", l.id)
-		case worked || l.machine.Busy():
-			continue
 		}
-		if err := l.rest(); err != nil {
-			return err
+		if idle {
+			if err := l.rest(); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// step takes one turn. It says whether there is nothing to do until something
+// comes, and whether the shard has stopped.
+func (l *Loop) step() (idle, ended bool, err error) {
+	worked, err := l.turn()
+	switch {
+	case err != nil:
+		return false, false, err
+	case l.stopped && l.machine.Stopped():
+		return false, true, nil
+	case l.stopped && l.clock.Monotonic() > l.deadline.Load():
+		return false, false, fmt.Errorf("shard %d did not stop within its limit: what it has not synced is recovered at the next start", l.id)
+	}
+	return !worked && !l.machine.Busy(), false, nil
 }
 
 // turn does everything that there is to do, within its bounds, and says whether
@@ -257,12 +267,7 @@ func (l *Loop) rest() error {
 		}
 		l.spin.vain()
 	}
-	limit, now := parkMax, l.clock.Monotonic()
-	if now-l.workedAt < int64(parkBusyTime) {
-		limit = parkBusyMax
-	}
-	l.trim(now)
-	timeout := l.machine.Wait(limit)
+	timeout := l.sleep()
 	if timeout == 0 {
 		return nil
 	}
@@ -277,6 +282,16 @@ func (l *Loop) rest() error {
 	}
 	l.spin.parked(l.clock.Monotonic() - start)
 	return nil
+}
+
+// sleep is how long an idle loop may sleep.
+func (l *Loop) sleep() int64 {
+	limit, now := parkMax, l.clock.Monotonic()
+	if now-l.workedAt < int64(parkBusyTime) {
+		limit = parkBusyMax
+	}
+	l.trim(now)
+	return l.machine.Wait(limit)
 }
 
 // trim returns memory that a burst has left behind, once there is nothing else to do.

@@ -37,3 +37,15 @@ func share(c *core.Config) budget {
 	b.local = max(localMin, b.cache+limit/8/shards)
 	return b
 }
+
+// heapShareMin: the Go heap is left at least this part of memory.limit.
+const heapShareMin = 4
+
+// HeapBytes is what memory.limit leaves to the Go heap beside the arenas, whose memory
+// the collector does not see.
+func HeapBytes(c *core.Config) int64 {
+	b := share(c)
+	shards, pairs := int64(c.Broker.Shards), int64(c.Broker.Shards)*int64(c.Broker.Reactors)
+	limit := int64(c.Memory.Limit)
+	return max(limit-b.ingest*pairs-b.local*shards, limit/heapShareMin)
+}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/ring"
 	"github.com/pulsemq/pulsemq/ring/arena"
 	"github.com/pulsemq/pulsemq/ring/mail"
@@ -26,11 +27,14 @@ type Node struct {
 	options Options
 	folder  *segment.Folder
 	budget  budget
+	slots   slots
 	pool    *Pool
-	wakers  []*ring.Waker
+	wakers  []waker
 	letters [][]*ring.SPSC[mail.Letter] // [from][to]
 	loops   []*Loop                     // each is set by its thread, under mu until the start is over
 	arenas  []memory
+
+	topicIDs func() core.TopicID
 
 	threads  sync.WaitGroup
 	mu       sync.Mutex
@@ -94,6 +98,12 @@ func closeMemory(a memory) {
 
 type memory interface {
 	Gauges() arena.Gauges
+	Close() error
+}
+
+// waker is a ring.Waker, or what stands for one where there are no threads.
+type waker interface {
+	core.Waker
 	Close() error
 }
 

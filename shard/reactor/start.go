@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -33,6 +34,8 @@ type Options struct {
 	CPUs []int
 	// Progress is told how far the start has come, from several threads. May be nil.
 	Progress func(Progress)
+	// SegmentFiles is how many segments each shard keeps open; 0 leaves it to the store.
+	SegmentFiles int
 	// Stop gives the start up when it is closed; nil never does.
 	Stop <-chan struct{}
 }
@@ -54,19 +57,24 @@ const (
 	letterRingSlots  = 1024
 )
 
+// slots are the sizes of the rings.
+type slots struct{ requests, answers, letters int }
+
 // Start recovers the data folder and returns when the node serves: all
 // partitions that can be opened are, and the first view is published.
 func Start(o Options) (*Node, error) {
-	n := &Node{options: o, Views: &mail.Views{}, failed: make(chan struct{}), finished: make(chan struct{})}
-	storage := &o.Config.Storage
-	folder, err := segment.OpenFolder(o.Disks.FS(), segment.FolderOptions{
-		Shards: o.Config.Broker.Shards, JournalBytes: int64(storage.JournalSize), JournalFileBytes: int64(storage.JournalFileSize), Log: o.Log,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("open the data folder: %w", err)
+	n := newNode(o)
+	if err := n.openFolder(nil); err != nil {
+		return nil, err
 	}
-	n.folder, n.ClusterID, n.Incarnation = folder, folder.ClusterID, folder.Incarnation
-	n.budget = share(o.Config)
+	for range o.Config.Broker.Shards {
+		waker, err := ring.NewWaker()
+		if err != nil {
+			n.release()
+			return nil, err
+		}
+		n.wakers = append(n.wakers, waker)
+	}
 	if err := n.wire(); err != nil {
 		n.release()
 		return nil, err
@@ -78,16 +86,30 @@ func Start(o Options) (*Node, error) {
 	return n, nil
 }
 
-// wire makes the wakers, rings and arenas between all threads.
+func newNode(o Options) *Node {
+	return &Node{
+		options: o, Views: &mail.Views{}, failed: make(chan struct{}), finished: make(chan struct{}),
+		budget: share(o.Config), slots: slots{requestRingSlots, answerRingSlots, letterRingSlots}, topicIDs: randomTopicID,
+	}
+}
+
+// openFolder opens the data folder, or makes it. random gives its identity; nil is crypto/rand.
+func (n *Node) openFolder(random io.Reader) error {
+	config := n.options.Config
+	folder, err := segment.OpenFolder(n.options.Disks.FS(), segment.FolderOptions{
+		Shards: config.Broker.Shards, JournalBytes: int64(config.Storage.JournalSize),
+		JournalFileBytes: int64(config.Storage.JournalFileSize), Log: n.options.Log, Rand: random,
+	})
+	if err != nil {
+		return fmt.Errorf("open the data folder: %w", err)
+	}
+	n.folder, n.ClusterID, n.Incarnation = folder, folder.ClusterID, folder.Incarnation
+	return nil
+}
+
+// wire makes the rings and arenas between all threads; the wakers are there.
 func (n *Node) wire() error {
 	shards, reactors := n.options.Config.Broker.Shards, n.options.Config.Broker.Reactors
-	for range shards {
-		waker, err := ring.NewWaker()
-		if err != nil {
-			return err
-		}
-		n.wakers = append(n.wakers, waker)
-	}
 	for range reactors {
 		links := make([]*mail.Link, shards)
 		for i := range links {
@@ -97,8 +119,8 @@ func (n *Node) wire() error {
 			}
 			n.arenas = append(n.arenas, memory)
 			links[i] = &mail.Link{
-				Requests: ring.NewSPSC[mail.Request](requestRingSlots),
-				Answers:  ring.NewSPSC[mail.Answer](answerRingSlots),
+				Requests: ring.NewSPSC[mail.Request](n.slots.requests),
+				Answers:  ring.NewSPSC[mail.Answer](n.slots.answers),
 				Shard:    n.wakers[i], Arena: memory,
 			}
 		}
@@ -109,7 +131,7 @@ func (n *Node) wire() error {
 		n.letters[from] = make([]*ring.SPSC[mail.Letter], shards)
 		for to := range shards {
 			if from != to {
-				n.letters[from][to] = ring.NewSPSC[mail.Letter](letterRingSlots)
+				n.letters[from][to] = ring.NewSPSC[mail.Letter](n.slots.letters)
 			}
 		}
 	}
@@ -152,25 +174,36 @@ func (n *Node) bringUp(steps *steps) error {
 	if err := steps.wait(n.options.Stop); err != nil { // journals replayed, metadata recovered
 		return err
 	}
+	metadata, err := n.recovered()
+	if err != nil {
+		return err
+	}
+	steps.metadata = metadata
+	steps.open(stepPartitions)
+	if err := steps.wait(n.options.Stop); err != nil { // partitions open, stores started
+		return err
+	}
+	n.reportUnavailable()
+	steps.open(stepServe)
+	return steps.wait(n.options.Stop) // every shard has taken its first turns, the node is registered
+}
+
+// recovered is between the journals and the partitions: what the metadata says is
+// there, and what it does not know is put aside.
+func (n *Node) recovered() (*cluster.Metadata, error) {
 	home := n.loops[core.ShardOf(core.MetadataPartition, len(n.loops))].machine
 	metadata := home.Metadata().Clone()
 	for _, fault := range metadata.Faults() {
 		n.options.Log.Warn("a stored topic setting is not allowed any more and is left out", "fault", fault.Error())
 	}
-	if err := n.sortOut(metadata); err != nil {
-		return err
-	}
-	steps.metadata, steps.view = metadata, metadata.View()
-	steps.open(stepPartitions)
-	if err := steps.wait(n.options.Stop); err != nil { // partitions open, stores started
-		return err
-	}
+	return metadata, n.sortOut(metadata)
+}
+
+func (n *Node) reportUnavailable() {
 	slices.SortFunc(n.Unavailable, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	for _, err := range n.Unavailable {
 		n.options.Log.Error("a partition cannot serve", "error", err)
 	}
-	steps.open(stepServe)
-	return steps.wait(n.options.Stop) // every shard has taken its first turns, the node is registered
 }
 
 // sortOut removes the folders of deleted partitions and puts those of unknown

@@ -1,9 +1,6 @@
 package reactor
 
-import (
-	"github.com/pulsemq/pulsemq/cluster"
-	"github.com/pulsemq/pulsemq/core"
-)
+import "github.com/pulsemq/pulsemq/cluster"
 
 // The steps of a start that shards take together.
 const (
@@ -22,7 +19,6 @@ type steps struct {
 
 	// Written before the gate to the partitions opens, only read after that.
 	metadata *cluster.Metadata
-	view     core.View
 }
 
 func newSteps(shards int) *steps {

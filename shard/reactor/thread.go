@@ -3,6 +3,7 @@ package reactor
 import (
 	"crypto/rand"
 	"fmt"
+	"math"
 	"runtime"
 
 	"github.com/pulsemq/pulsemq/cluster"
@@ -34,7 +35,7 @@ func (n *Node) thread(id core.ShardID, steps *steps) {
 	n.mu.Unlock()
 	steps.done(nil)
 	if steps.passed(stepPartitions) {
-		err = n.openPartitions(loop, steps)
+		err = n.openPartitions(loop, steps.metadata, steps.abandoned)
 		steps.done(err)
 	}
 	if err == nil && steps.passed(stepServe) {
@@ -82,7 +83,7 @@ func (n *Node) open(id core.ShardID) (*Loop, *arena.Local, error) {
 	}
 	out := newOutlet(links, n.letters[id], n.wakers, n.Views)
 	m := shard.New(shard.Ports{
-		Store: store, Clock: n.options.Clock, Workers: workers, Slabs: memory, Out: out, TopicIDs: randomTopicID,
+		Store: store, Clock: n.options.Clock, Workers: workers, Slabs: memory, Out: out, TopicIDs: n.topicIDs,
 	}, n.machineOptions(id))
 	loop := &Loop{
 		id: id, machine: m, driver: driver, waker: n.wakers[id], workers: workers, memory: memory, clock: n.options.Clock,
@@ -108,8 +109,13 @@ func randomTopicID() (id core.TopicID) {
 
 func (n *Node) storeOptions() segment.Options {
 	storage := &n.options.Config.Storage
+	scrub := int64(storage.ScrubInterval)
+	if scrub == math.MaxInt64 {
+		scrub = -1
+	}
 	return segment.Options{
-		CacheBytes: n.budget.cache, FreeBytesLow: int64(storage.MinFree), FlushBytes: int64(storage.FlushBytes),
+		ScrubBytesPerSecond: max(int64(storage.ScrubRate)/int64(n.options.Config.Broker.Shards), 1), ScrubNanos: scrub,
+		CacheBytes: n.budget.cache, OpenFiles: n.options.SegmentFiles, FreeBytesLow: int64(storage.MinFree), FlushBytes: int64(storage.FlushBytes),
 		RetainNanos: int64(storage.RetentionInterval), CompactNanos: int64(storage.CompactionInterval), ClockJumpNanos: int64(storage.ClockJumpMax),
 	}
 }
@@ -133,14 +139,14 @@ const progressEvery = 100
 
 // openPartitions opens the shard's partitions. One that cannot be opened is
 // reported and answers PARTITION_UNAVAILABLE; the others serve.
-func (n *Node) openPartitions(l *Loop, steps *steps) error {
+func (n *Node) openPartitions(l *Loop, metadata *cluster.Metadata, abandoned func() bool) error {
 	shards := len(n.loops)
 	type place struct {
 		topic  *core.Topic
 		number core.PartitionNumber
 	}
 	var mine []place
-	steps.view.TopicsAfter("", func(t *core.Topic) bool {
+	metadata.View().TopicsAfter("", func(t *core.Topic) bool {
 		for number, p := range t.Partitions {
 			if core.ShardOf(p.ID, shards) == l.id {
 				mine = append(mine, place{t, core.PartitionNumber(number)})
@@ -149,7 +155,7 @@ func (n *Node) openPartitions(l *Loop, steps *steps) error {
 		return true
 	})
 	for i, p := range mine {
-		if steps.abandoned() {
+		if abandoned() {
 			return ErrStopped
 		}
 		if err := l.machine.Open(p.topic.Partitions[p.number].ID, p.topic, p.number); err != nil {
@@ -162,7 +168,7 @@ func (n *Node) openPartitions(l *Loop, steps *steps) error {
 		}
 	}
 	return l.machine.Serve(func(id core.PartitionID) bool {
-		_, _, state := steps.metadata.Partition(id)
+		_, _, state := metadata.Partition(id)
 		return state != cluster.PartitionUnknown
 	})
 }

@@ -29,8 +29,10 @@ type shardJob struct {
 }
 
 // NewPool starts the workers.
-func NewPool(workers int) *Pool {
-	p := &Pool{queue: make(chan *shardJob, jobsMax)}
+func NewPool(workers int) *Pool { return newPool(workers, jobsMax) }
+
+func newPool(workers, queueMax int) *Pool {
+	p := &Pool{queue: make(chan *shardJob, queueMax)}
 	p.jobs.New = func() any { return new(shardJob) }
 	for range workers {
 		p.waiting.Add(1)
@@ -42,12 +44,16 @@ func NewPool(workers int) *Pool {
 func (p *Pool) work() {
 	defer p.waiting.Done()
 	for j := range p.queue {
-		job, workers := j.job, j.workers
-		*j = shardJob{}
-		p.jobs.Put(j)
-		job.Run()
-		workers.done(job)
+		p.run(j)
 	}
+}
+
+func (p *Pool) run(j *shardJob) {
+	job, workers := j.job, j.workers
+	*j = shardJob{}
+	p.jobs.Put(j)
+	job.Run()
+	workers.done(job)
 }
 
 // Close waits for the jobs that were taken. No shard may submit any more.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,11 +23,11 @@ type role struct {
 	sizes      []int // of values; a random one below a random one of these
 	keys       int   // how many keys; 0: no keys
 	trims      bool  // a trimmer follows the writers
-	windows    int   // messages under way per writer
+	windows    int   // messages under way per writer; 0: the scenario writes it by hand
 }
 
-// roles have small files, so that every kind of roll and recycling happens all the time.
-var roles = []role{
+// allRoles have small files, so that every kind of roll and recycling happens all the time.
+var allRoles = []role{
 	{name: "small", partitions: 6, config: map[string]string{"segment.bytes": "1MiB", "max.message.bytes": "512KiB"}, sizes: []int{100, 100, 2000}, windows: 200},
 	{name: "large", partitions: 2, config: map[string]string{"segment.bytes": "2MiB"}, sizes: []int{300_000}, windows: 6},
 	{name: "mixed", partitions: 3, config: map[string]string{"segment.bytes": "1MiB", "max.message.bytes": "512KiB"}, sizes: []int{100, 100, 100, 200_000}, windows: 40},
@@ -41,6 +42,7 @@ var roles = []role{
 type cast struct {
 	client   *pulsemq.Client
 	producer *pulsemq.Producer
+	roles    []role
 	ledgers  map[string][]*ledger
 	writers  atomic.Uint64
 	powerCut bool // batch may lose a suffix
@@ -50,10 +52,25 @@ type cast struct {
 	mu       sync.Mutex     // of refused
 }
 
+// newCast connects a cast to a broker. Close it when it is through.
+func newCast(ctx context.Context, address string, roles []role) (*cast, error) {
+	client, err := pulsemq.Connect(ctx, "mq://"+address, pulsemq.ClientReconnect(10*time.Millisecond, 100*time.Millisecond))
+	if err != nil {
+		return nil, err
+	}
+	producer, err := client.NewProducer(pulsemq.ProducerDeliveryTimeout(deliverWait), pulsemq.ProducerLinger(0))
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return &cast{client: client, producer: producer, roles: roles, churn: &churn{client: client}, refused: map[string]int{}}, nil
+}
+
+func (c *cast) close() { c.client.Close() }
+
 func (c *cast) create(ctx context.Context) error {
 	c.ledgers = map[string][]*ledger{}
-	for i := range roles {
-		r := &roles[i]
+	for i := range c.roles {
+		r := &c.roles[i]
 		if _, err := c.client.Admin().CreateTopic(ctx, pulsemq.TopicSpec{Name: r.name, Partitions: r.partitions, Config: r.config}); err != nil {
 			return fmt.Errorf("create %s: %w", r.name, err)
 		}
@@ -68,12 +85,24 @@ func (c *cast) create(ctx context.Context) error {
 }
 
 func (c *cast) remove(ctx context.Context) error {
-	for i := range roles {
-		if _, err := c.client.Admin().DeleteTopic(ctx, roles[i].name); err != nil {
-			return fmt.Errorf("delete %s: %w", roles[i].name, err)
+	for i := range c.roles {
+		if _, err := c.client.Admin().DeleteTopic(ctx, c.roles[i].name); err != nil {
+			return fmt.Errorf("delete %s: %w", c.roles[i].name, err)
 		}
 	}
 	return nil
+}
+
+// hurt says whether bytes at rest of any partition were changed.
+func (c *cast) hurt() bool {
+	for _, ledgers := range c.ledgers {
+		for _, l := range ledgers {
+			if l.hurt {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // crashed notes that a suffix of what is not synced may be gone.
@@ -90,8 +119,11 @@ func (c *cast) crashed() {
 // play sends until ctx ends, and returns when every message has its result.
 func (c *cast) play(ctx context.Context, random *rand.Rand) {
 	var all sync.WaitGroup
-	for i := range roles {
-		r := &roles[i]
+	for i := range c.roles {
+		r := &c.roles[i]
+		if r.windows == 0 {
+			continue // the scenario writes it by hand
+		}
 		for _, l := range c.ledgers[r.name] {
 			writer, seed := c.writers.Add(1), random.Uint64()
 			all.Go(func() { c.write(ctx, r, l, writer, rand.New(rand.NewPCG(seed, writer))) })
@@ -100,7 +132,9 @@ func (c *cast) play(ctx context.Context, random *rand.Rand) {
 			all.Go(func() { c.trim(ctx, r) })
 		}
 	}
-	all.Go(func() { c.churn.run(ctx) })
+	if c.churn != nil {
+		all.Go(func() { c.churn.run(ctx) })
+	}
 	all.Wait()
 }
 
@@ -156,6 +190,16 @@ func (c *cast) refuse(r *role, err error) {
 	c.refused[r.name+" "+why]++
 }
 
+// refusals is how many messages were not acknowledged.
+func (c *cast) refusals() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, count := range c.refused {
+		n += count
+	}
+	return n
+}
+
 // trim deletes records in the middle of what there is.
 func (c *cast) trim(ctx context.Context, r *role) {
 	for ctx.Err() == nil {
@@ -176,11 +220,37 @@ func (c *cast) trim(ctx context.Context, r *role) {
 	}
 }
 
+// counts is how many messages were sent and acknowledged.
+func (c *cast) counts() (sent, acked int) {
+	for _, ledgers := range c.ledgers {
+		for _, l := range ledgers {
+			s, a := l.counts()
+			sent, acked = sent+s, acked+a
+		}
+	}
+	return sent, acked
+}
+
+// verify reads every partition and fails with what is wrong.
+func (c *cast) verify(ctx context.Context) (records int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, auditWait)
+	defer cancel()
+	faults, records, err := c.audit(ctx)
+	if err == nil && len(faults) > 0 {
+		err = errors.New(strings.Join(faults, "\n"))
+	}
+	return records, err
+}
+
 // audit reads every partition and returns what is wrong.
 func (c *cast) audit(ctx context.Context) (faults []string, records int, err error) {
-	for i := range roles {
-		for _, l := range c.ledgers[roles[i].name] {
-			found, start, end, err := c.read(ctx, l)
+	for i := range c.roles {
+		d, err := c.client.Admin().DescribeTopic(ctx, c.roles[i].name)
+		if err != nil {
+			return faults, records, err
+		}
+		for _, l := range c.ledgers[c.roles[i].name] {
+			found, start, end, err := c.read(ctx, l, d)
 			if err != nil {
 				return faults, records, fmt.Errorf("read %s/%d: %w", l.topic, l.partition, err)
 			}
@@ -188,14 +258,22 @@ func (c *cast) audit(ctx context.Context) (faults []string, records int, err err
 			faults = append(faults, l.audit(found, start, end)...)
 		}
 	}
+	if c.churn == nil {
+		return faults, records, nil
+	}
 	more, err := c.churn.audit(ctx)
 	return append(faults, more...), records, err
 }
 
-// read is everything that a partition holds.
-func (c *cast) read(ctx context.Context, l *ledger) (records []found, start, end int64, err error) {
+// read is everything that a partition holds, of a topic that was described after everything had settled.
+func (c *cast) read(ctx context.Context, l *ledger, d pulsemq.TopicDescription) (records []found, start, end int64, err error) {
 	for try := 0; ; try++ {
-		records, start, end, err = c.readOnce(ctx, l)
+		if try > 0 || l.retains {
+			if d, err = c.client.Admin().DescribeTopic(ctx, l.topic); err != nil {
+				return nil, 0, 0, err
+			}
+		}
+		records, start, end, err = c.readOnce(ctx, l, d.Partitions[l.partition])
 		// Retention takes away what is being read: then it is read again.
 		if l.retains && errors.Is(err, pulsemq.ErrOffsetOutOfRange) && try < 20 {
 			continue
@@ -204,19 +282,17 @@ func (c *cast) read(ctx context.Context, l *ledger) (records []found, start, end
 	}
 }
 
-func (c *cast) readOnce(ctx context.Context, l *ledger) (records []found, start, end int64, err error) {
-	d, err := c.client.Admin().DescribeTopic(ctx, l.topic)
-	if err != nil {
-		return nil, 0, 0, err
-	}
-	p := d.Partitions[l.partition]
+// readOnce reads a partition from its start to its end. When its bytes were changed it reads on behind what the broker
+// calls damaged, and leaves that in the ledger's gaps.
+func (c *cast) readOnce(ctx context.Context, l *ledger, p pulsemq.PartitionDescription) (records []found, start, end int64, err error) {
+	l.gaps = nil
 	if p.Err != nil {
 		return nil, 0, 0, p.Err
 	}
 	if p.HighWatermark != p.LogEndOffset {
 		return nil, 0, 0, fmt.Errorf("nothing is under way, and the high watermark %d is not the end %d", p.HighWatermark, p.LogEndOffset)
 	}
-	k, err := c.client.NewConsumer(pulsemq.ConsumerStopAtEnd())
+	k, err := c.client.NewConsumer(pulsemq.ConsumerStopAtEnd(), pulsemq.ConsumerSkipCorrupt(l.hurt))
 	if err != nil {
 		return nil, 0, 0, err
 	}
@@ -225,6 +301,11 @@ func (c *cast) readOnce(ctx context.Context, l *ledger) (records []found, start,
 		return nil, 0, 0, err
 	}
 	for r, err := range k.Records(ctx) {
+		var about *pulsemq.PartitionError
+		if errors.As(err, &about) && !about.Stopped && errors.Is(err, pulsemq.ErrCorruptRecord) {
+			l.gaps = append(l.gaps, gap{about.Base, about.Next})
+			continue
+		}
 		if err != nil {
 			return nil, 0, 0, err
 		}

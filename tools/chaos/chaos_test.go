@@ -2,69 +2,127 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 )
 
 // roundsDefault is short, so that it can run with every other test; PULSEMQ_CHAOS_ROUNDS is for longer runs.
-const roundsDefault = 3
+const roundsDefault = 2
 
-// build makes a program of this repository.
-func build(t *testing.T, folder, target string) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "program")
+func TestMain(m *testing.M) {
+	launched(os.Args) // a scenario starts brokers through the program that it is part of
+	folder, err := os.MkdirTemp("", "pulsemq-chaos-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	programs = folder
+	code := m.Run()
+	os.RemoveAll(folder)
+	os.Exit(code)
+}
+
+// programs is where programs are built, each once.
+var (
+	programs   string
+	brokerOnce = sync.OnceValues(func() (string, error) { return buildProgram("broker", "../..", "./cmd/pulsemq") })
+	forgetOnce = sync.OnceValues(func() (string, error) { return buildProgram("forgetful", "forgetful", ".") })
+)
+
+func buildProgram(name, folder, target string) (string, error) {
+	program := filepath.Join(programs, name)
 	command := exec.Command("go", "build", "-o", program, target)
 	command.Dir = folder
 	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("go build %s: %v\n%s", target, err, out)
+		return "", fmt.Errorf("go build %s: %w\n%s", target, err, out)
 	}
-	return program
+	return program, nil
 }
 
-func runPlan(t *testing.T, p *plan) {
+// testStage is a stage for the short form.
+func testStage(t *testing.T) *stage {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it starts brokers")
 	}
-	p.rounds = roundsDefault
-	if s := os.Getenv("PULSEMQ_CHAOS_ROUNDS"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 1 {
-			t.Fatalf("PULSEMQ_CHAOS_ROUNDS is %q; want a number of rounds", s)
-		}
-		p.rounds = n
+	program, err := brokerOnce()
+	if err != nil {
+		t.Fatal(err)
 	}
-	p.seed = uint64(time.Now().UnixNano())
-	t.Logf("seed %d", p.seed)
-	p.program, p.folder, p.say = build(t, "../..", "./cmd/pulsemq"), t.TempDir(), t.Logf
-	if err := p.run(context.Background()); err != nil {
-		log, _ := os.ReadFile(filepath.Join(p.folder, "broker.log"))
+	s := &stage{program: program, folder: t.TempDir(), seed: uint64(time.Now().UnixNano()), rounds: roundsDefault, say: t.Logf}
+	if s.forgetful, err = forgetOnce(); err != nil {
+		t.Logf("there is no disk that forgets: %v", err)
+	}
+	if text := os.Getenv("PULSEMQ_CHAOS_ROUNDS"); text != "" {
+		if s.rounds, err = strconv.Atoi(text); err != nil || s.rounds < 1 {
+			t.Fatalf("PULSEMQ_CHAOS_ROUNDS is %q; want a number of rounds", text)
+		}
+	}
+	s.long = os.Getenv("PULSEMQ_CHAOS_LONG") == "1"
+	return s
+}
+
+// playShort plays a scenario's short form, or its long one with PULSEMQ_CHAOS_LONG=1.
+func playShort(t *testing.T, name string) {
+	t.Helper()
+	chosen, err := choose([]string{name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Parallel() // most of what a scenario takes is waiting
+	s := testStage(t)
+	if why := chosen[0].lack(s); why != nil {
+		t.Skip(why)
+	}
+	t.Logf("seed %d", s.seed)
+	if err := playOne(context.Background(), chosen[0], *s); err != nil {
+		log, _ := os.ReadFile(filepath.Join(s.folder, name, "broker.log"))
 		t.Fatalf("%v\n%s", err, log[max(0, len(log)-8<<10):])
 	}
 }
 
 // What is acknowledged survives the end of the process, however it ends.
-func TestBrokerKilledUnderLoad(t *testing.T) {
-	runPlan(t, &plan{faults: []string{"kill", "kill", "term", "pause"}})
-}
+func TestBrokerKilledUnderLoad(t *testing.T) { playShort(t, "rounds") }
 
 // What is acknowledged with durability sync survives the loss of power. A kill proves nothing of this: the caches of the
 // system survive it.
-func TestPowerLostUnderLoad(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("mounting a disk that forgets needs root")
-	}
-	if f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0); err != nil {
-		t.Skip("mounting a disk that forgets needs FUSE: ", err)
-	} else {
-		f.Close()
-	}
-	if testing.Short() {
-		t.Skip("it starts brokers")
-	}
-	runPlan(t, &plan{faults: []string{"power", "power", "kill"}, forgetful: build(t, "forgetful", ".")})
-}
+func TestPowerLostUnderLoad(t *testing.T) { playShort(t, "power") }
+
+// An acknowledgement that a client has read is kept, however soon afterwards the broker is killed.
+func TestKilledAtTheAcknowledgement(t *testing.T) { playShort(t, "acked-kill") }
+
+// SIGTERM under load: what is under way is answered, clients are told, the exit is clean and in time.
+func TestTerminatedUnderLoad(t *testing.T) { playShort(t, "terminate") }
+
+// A broker that stood still acknowledges nothing stale, and its clients go on.
+func TestPausedUnderLoad(t *testing.T) { playShort(t, "pause") }
+
+// On a disk without one free block producers are refused and everything else works, also after a kill and after an exit.
+func TestFullDiskUnderLoad(t *testing.T) { playShort(t, "full-disk") }
+
+// Where io_uring is refused, worker threads take over, say so, and keep the same promises.
+func TestUringRefused(t *testing.T) { playShort(t, "refused-uring") }
+
+// Without file descriptors and above the limit of connections, who is there is served and who comes is refused.
+func TestFewDescriptors(t *testing.T) { playShort(t, "descriptors") }
+
+// A limit on the size of files makes segments smaller, and costs nothing that was acknowledged.
+func TestFileSizeLimit(t *testing.T) { playShort(t, "file-size") }
+
+// With little memory, heavy load is refused; the broker stays within its limit and serves again when the load ends.
+func TestLittleMemory(t *testing.T) { playShort(t, "memory") }
+
+// A start with many partitions is alive at once and ready later, and kills in the middle of it lose nothing.
+func TestKilledWhileStarting(t *testing.T) { playShort(t, "restart") }
+
+// The same on a full disk.
+func TestKilledWhileStartingOnAFullDisk(t *testing.T) { playShort(t, "restart-full") }
+
+// Rolling segments, creating and deleting topics over and over leaves nothing open and nothing in memory.
+func TestSteady(t *testing.T) { playShort(t, "steady") }

@@ -20,15 +20,21 @@ type forgetfulDisk struct {
 	process *exec.Cmd
 	control net.Conn
 	answers *bufio.Reader
+	counted map[string]int // of each kind of fault, at the last disarm
 }
 
-func mountForgetful(program, folder string) (*forgetfulDisk, error) {
+// mountForgetful mounts the disk. With strict, only the sync of a folder makes names durable; without, the sync of a
+// file makes its own name durable too, as ext4 does.
+func mountForgetful(program, folder string, strict bool) (*forgetfulDisk, error) {
 	d := &forgetfulDisk{mount: filepath.Join(folder, "mount")}
 	backing, socket := filepath.Join(folder, "backing"), filepath.Join(folder, "control")
 	if err := errors.Join(os.MkdirAll(d.mount, 0o700), os.MkdirAll(backing, 0o700)); err != nil {
 		return nil, err
 	}
-	d.process = exec.Command(program, backing, d.mount, "--ctl", socket, "--ext4")
+	d.process = exec.Command(program, backing, d.mount, "--ctl", socket)
+	if !strict {
+		d.process.Args = append(d.process.Args, "--ext4")
+	}
 	d.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	log, err := os.Create(filepath.Join(folder, "forgetful.log"))
 	if err != nil {
@@ -54,19 +60,31 @@ func mountForgetful(program, folder string) (*forgetfulDisk, error) {
 	return d, nil
 }
 
-func (d *forgetfulDisk) ask(command string) error {
+// askLine sends a command and returns the line that answers it.
+func (d *forgetfulDisk) askLine(command string) (string, error) {
 	d.control.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := fmt.Fprintln(d.control, command); err != nil {
-		return err
+		return "", err
 	}
-	answer, err := d.answers.ReadString('\n')
+	return d.answers.ReadString('\n')
+}
+
+// tell sends a command that has to succeed and returns what it answers behind ok.
+func (d *forgetfulDisk) tell(command string) (string, error) {
+	answer, err := d.askLine(command)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if !strings.HasPrefix(answer, "ok") {
-		return fmt.Errorf("forgetful: %s: %s", command, answer)
+	rest, ok := strings.CutPrefix(answer, "ok")
+	if !ok {
+		return "", fmt.Errorf("forgetful: %s: %s", command, answer)
 	}
-	return nil
+	return rest, nil
+}
+
+func (d *forgetfulDisk) ask(command string) error {
+	_, err := d.tell(command)
+	return err
 }
 
 // cut drops what is not synced: all of it, or all but a random part.

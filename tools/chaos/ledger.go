@@ -21,6 +21,8 @@ type ledger struct {
 	retains bool              // retention removes the oldest segments at any time
 	crashes int               // how often a suffix may have gone
 	faults  []string          // what was noticed while sending
+	hurt    bool              // bytes at rest were changed: what lies in gaps may be gone
+	gaps    []gap             // what the broker called damaged, at the last read
 }
 
 func newLedger(topic string, partition uint32) *ledger {
@@ -79,6 +81,23 @@ type found struct {
 	err    error // the value is not what was sent
 }
 
+// gap is a range of offsets that the broker called damaged: [base, next).
+type gap struct{ base, next int64 }
+
+// inGaps says whether all offsets of [base, next) may be gone, because bytes at rest were changed and the broker named
+// them.
+func (l *ledger) inGaps(base, next int64) bool {
+	if !l.hurt {
+		return false
+	}
+	for _, g := range l.gaps { // in the order of their offsets, as they were read
+		if g.base <= base && base < g.next {
+			base = g.next
+		}
+	}
+	return base >= next
+}
+
 // audit compares the records of a partition, read from its start to its end after everything has settled, with what was
 // promised. It returns every difference:
 //
@@ -86,7 +105,7 @@ type found struct {
 //   - a message is there at most once, and a writer's messages are in their order
 //   - offsets are dense from the log's start to its end, but for compaction
 //   - an acknowledged message is at its offset; with durability below sync each crash may have taken one stretch of them
-//   - what was trimmed is gone, nothing else is
+//   - what was trimmed is gone, nothing else is, but for what the broker calls damaged after its bytes were changed
 func (l *ledger) audit(records []found, start, end int64) (faults []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +131,7 @@ func (l *ledger) audit(records []found, start, end int64) (faults []string) {
 		}
 		if r.offset < next {
 			fault("offset %d comes after offset %d", r.offset, next-1)
-		} else if r.offset > next && !l.compacted {
+		} else if r.offset > next && !l.compacted && !l.inGaps(next, r.offset) {
 			fault("offsets [%d, %d) are missing", next, r.offset)
 		}
 		next = r.offset + 1
@@ -129,7 +148,7 @@ func (l *ledger) audit(records []found, start, end int64) (faults []string) {
 		at[r.stamp] = r.offset
 		seen[r.offset] = r.stamp
 	}
-	if next != end && !l.compacted {
+	if next != end && !l.compacted && !l.inGaps(next, end) {
 		fault("the last record read is %d, and the log ends at %d", next-1, end)
 	}
 	switch {
@@ -142,14 +161,14 @@ func (l *ledger) audit(records []found, start, end int64) (faults []string) {
 			}
 		}
 		for key, offset := range l.latest {
-			if _, ok := seen[offset]; !ok && offset >= start {
+			if _, ok := seen[offset]; !ok && offset >= start && !l.inGaps(offset, offset+1) {
 				// Only a newer record of the key, stored without its acknowledgement having arrived, may have replaced it.
 				fault("key %s: its newest acknowledged record, at %d, is missing", key, offset)
 			}
 		}
 	default:
 		for offset, s := range l.acked {
-			if got, ok := seen[offset]; offset >= start && (!ok || got != s) {
+			if got, ok := seen[offset]; offset >= start && (!ok || got != s) && (ok || !l.inGaps(offset, offset+1)) {
 				fault("offset %d holds %v (there: %v); acknowledged there was %v", offset, got, ok, s)
 			}
 		}
@@ -164,7 +183,7 @@ func (l *ledger) auditWeak(at map[stamp]int64, start int64, fault func(string, .
 		for n := uint64(0); n < count; n++ {
 			s := stamp{writer, n}
 			offset, acked := l.where[s]
-			if !acked || offset < start {
+			if !acked || offset < start || l.inGaps(offset, offset+1) {
 				continue
 			}
 			_, there := at[s]

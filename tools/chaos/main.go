@@ -1,9 +1,5 @@
-// Chaos runs a real broker on a real disk under load, ends it at random moments in every way a process can end, starts
-// it again, and compares what it kept with a ledger of what it had acknowledged. It is what make chaos runs.
-//
-// A round is: start the broker (with another number of shards or another disk driver, now and then), send to topics of
-// every durability while others are trimmed, compacted, created and deleted, fault it once or more, let the client
-// reconnect, stop sending, read everything back. What has to hold is written at ledger.audit.
+// Chaos runs a real broker and hurts it, and compares what it kept with a ledger of what it had acknowledged. Each way
+// of hurting it is a scenario; what has to hold is written at each, and at ledger.audit.
 package main
 
 import (
@@ -20,37 +16,62 @@ import (
 )
 
 func main() {
-	plan := plan{}
+	launched(os.Args)
+	on := stage{}
+	var names, faults string
 	keep := false
-	flag.StringVar(&plan.program, "bin", "bin/pulsemq", "the broker's `program`")
-	flag.StringVar(&plan.folder, "dir", "", "`folder` to work in; a temporary one by default")
-	flag.StringVar(&plan.forgetful, "forgetful", "", "the `program` of tools/chaos/forgetful: the data folder lies on its disk, and power cuts join the faults; needs root and /dev/fuse")
-	faults := flag.String("faults", "kill,term,pause", "`list` of faults to choose from: kill, term, pause, and power with --forgetful")
-	flag.IntVar(&plan.rounds, "rounds", 30, "how many rounds")
-	flag.Uint64Var(&plan.seed, "seed", uint64(time.Now().UnixNano()), "of the choices; the timing of processes is not in its power")
+	flag.StringVar(&on.program, "bin", "bin/pulsemq", "the broker's `program`")
+	flag.StringVar(&on.folder, "dir", "", "`folder` to work in; a temporary one by default")
+	flag.StringVar(&on.forgetful, "forgetful", "", "the `program` of tools/chaos/forgetful, for scenarios on its disk; they need root and /dev/fuse")
+	flag.StringVar(&names, "scenario", "", "`list` of scenarios; all by default: "+scenarioNames())
+	flag.StringVar(&faults, "faults", "", "`list` of faults that rounds choose from: kill, term, pause, and power with -forgetful; kill,kill,term,pause by default")
+	flag.IntVar(&on.rounds, "rounds", 100, "how many rounds of random faults")
+	flag.BoolVar(&on.long, "long", true, "the long form of each scenario")
+	flag.Uint64Var(&on.seed, "seed", uint64(time.Now().UnixNano()), "of the choices; the timing of processes is not in its power")
 	flag.BoolVar(&keep, "keep", false, "leave the folder behind, as a failure always does")
 	flag.Parse()
-	plan.faults = strings.Split(*faults, ",")
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	temporary := plan.folder == ""
-	if temporary {
-		var err error
-		if plan.folder, err = os.MkdirTemp("", "pulsemq-chaos-"); err != nil {
-			fmt.Fprintln(os.Stderr, "chaos:", err)
-			os.Exit(1)
-		}
-	}
-	if p, err := exec.LookPath(plan.program); err == nil {
-		plan.program, _ = filepath.Abs(p)
-	}
-	fmt.Printf("seed %d, folder %s\n", plan.seed, plan.folder)
-	plan.say = func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
-	if err := plan.run(ctx); err != nil {
-		fmt.Fprintf(os.Stderr, "chaos: %v\nseed %d; everything is left in %s\n", err, plan.seed, plan.folder)
+	if err := run(on, list(names), list(faults), keep); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(1)
 	}
-	if temporary && !keep {
-		os.RemoveAll(plan.folder)
+}
+
+func list(text string) []string {
+	if text == "" {
+		return nil
 	}
+	return strings.Split(text, ",")
+}
+
+func run(on stage, names, faults []string, keep bool) error {
+	if len(faults) > 0 && len(names) == 0 {
+		names = []string{"rounds"} // which are what faults are for
+	}
+	chosen, err := choose(names)
+	if err != nil {
+		return err
+	}
+	on.faults = faults
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	temporary := on.folder == ""
+	if temporary {
+		if on.folder, err = os.MkdirTemp("", "pulsemq-chaos-"); err != nil {
+			return err
+		}
+	}
+	for _, program := range []*string{&on.program, &on.forgetful} {
+		if found, err := exec.LookPath(*program); err == nil {
+			*program, _ = filepath.Abs(found)
+		}
+	}
+	fmt.Printf("seed %d, folder %s\n", on.seed, on.folder)
+	on.say = func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+	if err := playAll(ctx, chosen, on); err != nil {
+		return fmt.Errorf("%w\nseed %d; everything is left in %s", err, on.seed, on.folder)
+	}
+	if temporary && !keep {
+		return os.RemoveAll(on.folder)
+	}
+	return nil
 }

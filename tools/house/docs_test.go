@@ -73,35 +73,6 @@ func TestMakeListsEveryTarget(t *testing.T) {
 	}
 }
 
-// guarantee is the last column of the README's table of guarantees.
-var guarantee = regexp.MustCompile("`((?:Test|Fuzz|Example)[A-Za-z0-9_]+)` in `([a-z0-9/]+)`")
-
-func TestREADMEGuaranteesAreTested(t *testing.T) {
-	_, section, _ := strings.Cut(read(t, "README.md"), "\n## What is guaranteed\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	rows := 0
-	for line := range strings.Lines(section) {
-		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| guarantee ") {
-			continue
-		}
-		rows++
-		tests := guarantee.FindAllStringSubmatch(line, -1)
-		if tests == nil {
-			t.Errorf("README.md names no test for: %s", line)
-		}
-		for _, test := range tests {
-			if !slices.ContainsFunc(files(t, "_test.go"), func(file string) bool {
-				return path.Dir(file) == test[2] && strings.Contains(read(t, file), "\nfunc "+test[1]+"(")
-			}) {
-				t.Errorf("README.md names %s in %s, which there is none of", test[1], test[2])
-			}
-		}
-	}
-	if rows == 0 {
-		t.Error("README.md has no table of guarantees")
-	}
-}
-
 func TestDecisionsAreListed(t *testing.T) {
 	index := read(t, "docs/adr/README.md")
 	name := regexp.MustCompile(`^docs/adr/(\d{4})-[a-z0-9-]+\.md$`)

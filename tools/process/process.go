@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -20,18 +22,37 @@ const (
 
 // Process is a broker that runs.
 type Process struct {
-	Address string // for clients
-	Admin   string // for metrics
+	Address string // for clients, once it serves
+	Admin   string // for metrics, once Started or Ready has returned
 
 	command *exec.Cmd
+	log     string
+	started chan struct{} // closed when the operators' port is open
+	ready   chan struct{} // closed when it serves
 	exited  chan struct{} // closed when it has ended
 	err     error         // how, once exited is closed
 }
 
 // Start starts a broker and returns when it serves. Its log is added to a file.
 func Start(program, log string, arguments ...string) (*Process, error) {
-	p := &Process{command: exec.Command(program, arguments...), exited: make(chan struct{})}
+	p, err := Launch(program, log, arguments...)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Ready(readyWait); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Launch starts a broker and returns at once.
+func Launch(program, log string, arguments ...string) (*Process, error) {
+	p := &Process{command: exec.Command(program, arguments...), log: log,
+		started: make(chan struct{}), ready: make(chan struct{}), exited: make(chan struct{})}
+	// What the tool is told by variables is not the broker's business, which would refuse them as unknown settings.
+	p.command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PULSEMQ_") })
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.command.Env = environment()
 	output, err := p.command.StderrPipe()
 	if err != nil {
 		return nil, err
@@ -45,28 +66,38 @@ func Start(program, log string, arguments ...string) (*Process, error) {
 		file.Close()
 		return nil, err
 	}
-	ready := make(chan struct{}, 1)
 	go func() {
-		p.follow(output, file, ready)
+		p.follow(output, file)
 		file.Close()
 		p.err = p.command.Wait()
 		close(p.exited)
 	}()
+	return p, nil
+}
+
+// Started waits until the operators' port is open, which comes before a long recovery.
+func (p *Process) Started(limit time.Duration) error { return p.wait(p.started, "started", limit) }
+
+// Ready waits until the broker serves. A broker that does not in time is ended.
+func (p *Process) Ready(limit time.Duration) error { return p.wait(p.ready, "ready", limit) }
+
+func (p *Process) wait(reached <-chan struct{}, what string, limit time.Duration) error {
 	select {
-	case <-ready:
-		return p, nil
+	case <-reached:
+		return nil
 	case <-p.exited:
-		return nil, fmt.Errorf("the broker did not start (%v); its log is %s", p.err, log)
-	case <-time.After(readyWait):
+		return fmt.Errorf("the broker did not start (%v); its log is %s", p.err, p.log)
+	case <-time.After(limit):
 		p.command.Process.Signal(syscall.SIGQUIT) // its goroutines end up in the log
 		<-p.exited
-		return nil, fmt.Errorf("the broker is not ready after %v; its log is %s", readyWait, log)
+		return fmt.Errorf("the broker is not %s after %v; its log is %s", what, limit, p.log)
 	}
 }
 
-// follow copies the log and tells when the broker is ready.
-func (p *Process) follow(output io.Reader, file io.Writer, ready chan<- struct{}) {
+// follow copies the log and tells when the broker has started and when it is ready.
+func (p *Process) follow(output io.Reader, file io.Writer) {
 	lines := bufio.NewReader(output)
+	started, ready := false, false
 	for {
 		text, err := lines.ReadBytes('\n')
 		file.Write(text)
@@ -74,15 +105,25 @@ func (p *Process) follow(output io.Reader, file io.Writer, ready chan<- struct{}
 			return
 		}
 		var line struct{ Msg, Address, Admin string }
-		if json.Unmarshal(text, &line) == nil && line.Msg == "ready" {
-			p.Address, p.Admin = line.Address, line.Admin
-			ready <- struct{}{}
+		if json.Unmarshal(text, &line) != nil || line.Msg != "ready" && line.Msg != "starting" {
+			continue
+		}
+		if line.Admin != "" && !started {
+			started, p.Admin = true, line.Admin
+			close(p.started)
+		}
+		if line.Msg == "ready" && !ready {
+			ready, p.Address = true, line.Address
+			close(p.ready)
 		}
 	}
 }
 
 // PID is the number of the process.
 func (p *Process) PID() int { return p.command.Process.Pid }
+
+// Exited is closed when the process has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
 
 // Alive fails when the broker has ended by itself.
 func (p *Process) Alive() error {
@@ -129,12 +170,26 @@ func (p *Process) Terminate() error {
 
 // Pause stops the process for a while, without its knowing.
 func (p *Process) Pause(d time.Duration) error {
-	if err := p.Alive(); err != nil {
-		return err
-	}
-	if err := p.command.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := p.Halt(); err != nil {
 		return err
 	}
 	time.Sleep(d)
-	return p.command.Process.Signal(syscall.SIGCONT)
+	return p.Resume()
+}
+
+// Halt stops the process until Resume, without its knowing.
+func (p *Process) Halt() error {
+	if err := p.Alive(); err != nil {
+		return err
+	}
+	return p.command.Process.Signal(syscall.SIGSTOP)
+}
+
+// Resume lets a halted process go on.
+func (p *Process) Resume() error { return p.command.Process.Signal(syscall.SIGCONT) }
+
+// environment is the one of this process without the variables that are settings of a broker, or look like it: it refuses
+// those that it does not know, and a test's own are among them.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "PULSEMQ_") })
 }

@@ -240,7 +240,7 @@ func (d *Driver) do(op *core.DiskOp) error {
 func (d *Driver) open(op *core.DiskOp) error {
 	id := slices.IndexFunc(d.files, func(h handle) bool { return h.node == nil })
 	if id < 0 && len(d.files) == d.options.FilesMax {
-		return fmt.Errorf("as many files are open as one shard may have: %w", syscall.EMFILE)
+		return fmt.Errorf("%w: as many are open as one shard may have: %w", core.ErrDiskFiles, syscall.EMFILE)
 	}
 	n, err := d.fs.openOp(op.Kind, op.Path)
 	if err != nil {

@@ -85,18 +85,29 @@ func read(file *os.File, buf []byte, offset int64) (int, error) {
 	return done, nil
 }
 
-// write is one pwrite: what it leaves over is a failure, as it is with io_uring.
+// triesMax bounds the attempts at something that get nowhere.
+const triesMax = 1000
+
+// write stores all of buf. A write that was stored in part goes on behind the whole
+// pages of it, as it does with io_uring; why it was short shows then.
 func write(file *os.File, buf []byte, offset int64) (int, error) {
-	for {
-		n, err := unix.Pwrite(int(file.Fd()), buf, offset)
+	done, stored := 0, 0
+	for tries := 0; ; tries++ {
+		n, err := unix.Pwrite(int(file.Fd()), buf[done:], offset+int64(done))
 		switch {
 		case err == unix.EINTR || err == unix.EAGAIN:
 			continue
 		case err != nil:
-			return 0, err
-		case n < len(buf):
-			return n, core.ErrDiskShort
+			return stored, err
 		}
-		return n, nil
+		if stored = done + n; stored == len(buf) {
+			return stored, nil
+		}
+		if whole := stored &^ (core.DiskAlignment - 1); whole > done {
+			done, tries = whole, 0
+		}
+		if tries >= triesMax {
+			return stored, core.ErrDiskShort
+		}
 	}
 }

@@ -62,3 +62,9 @@ func waitReadable(fd int, timeout int64) error {
 	}
 	return err
 }
+
+// Uncache drops a range of the file from the page cache, so that the next read asks
+// the device. Pages that are not written back yet stay.
+func (f *openFile) Uncache(offset, length int64) {
+	_ = unix.Fadvise(int(f.file.Fd()), offset, length, unix.FADV_DONTNEED)
+}

@@ -40,6 +40,9 @@ func OpenFolder(dir string, options FolderOptions) (*Folder, error) {
 		if err := os.MkdirAll(dir, folderMode); err != nil {
 			return nil, fmt.Errorf("make the data folder: %w", err)
 		}
+		if err := syncAbove(dir); err != nil {
+			return nil, fmt.Errorf("make the data folder durable: %w", err)
+		}
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -109,7 +109,7 @@ func (s FS) Space() (total, free int64, err error) {
 type openFile struct{ file *os.File }
 
 func (f *openFile) ReadAt(p []byte, offset int64) (int, error) {
-	n, err := f.file.ReadAt(p, offset)
+	n, err := again(p, offset, f.file.ReadAt)
 	if err == io.EOF {
 		return n, err
 	}
@@ -117,8 +117,21 @@ func (f *openFile) ReadAt(p []byte, offset int64) (int, error) {
 }
 
 func (f *openFile) WriteAt(p []byte, offset int64) (int, error) {
-	n, err := f.file.WriteAt(p, offset)
+	n, err := again(p, offset, f.file.WriteAt)
 	return n, operating(err)
+}
+
+// again goes on where the system asked to be called again, as the drivers do.
+// os.File goes on by itself after EINTR and after less than was asked for.
+func again(p []byte, offset int64, call func([]byte, int64) (int, error)) (int, error) {
+	done := 0
+	for tries := 0; ; tries++ {
+		n, err := call(p[done:], offset+int64(done))
+		done += n
+		if !errors.Is(err, unix.EAGAIN) || tries >= triesMax {
+			return done, err
+		}
+	}
 }
 
 func (f *openFile) Close() error              { return operating(f.file.Close()) }
@@ -141,6 +154,9 @@ func (f *openFile) Size() (int64, error) {
 func operating(err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return fmt.Errorf("%w: %w", core.ErrDiskFull, err)
+	}
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		return fmt.Errorf("%w: %w", core.ErrDiskFiles, err)
 	}
 	return err
 }

@@ -16,8 +16,8 @@
 //	write ─link─ write ─link─ sync | read | rename | sync folder | write ─link─ sync
 //	└──────── one run ───────────┘   alone   names    names        └── one run ──┘
 //
-// Hard links are never used: they go on after a failure. A short write fails its
-// run, and the kernel cancels what is behind it.
+// Hard links are never used: they go on after a failure. The kernel
+// also breaks them at a short write; the run starts again where that ended.
 //
 // # Names
 //

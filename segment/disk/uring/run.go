@@ -12,8 +12,8 @@ import (
 	"github.com/pulsemq/pulsemq/segment/disk/posix"
 )
 
-// triesMax bounds how often an operation is started again after EAGAIN or EINTR
-// before the error is believed.
+// triesMax bounds how often an operation is started again after EAGAIN, EINTR or a
+// write that stored nothing, before the failure is believed.
 const triesMax = 1000
 
 // linkable operations share a run. A read ends a run of its own, because a short
@@ -55,7 +55,8 @@ func (d *Driver) prepare(at int32) *submission {
 		rest := op.Buf[s.done:]
 		entry.PrepOperation(iouring.IORING_OP_READ, fd, address(rest), uint32(len(rest)), uint64(op.Offset)+uint64(s.done))
 	case core.DiskWrite:
-		entry.PrepOperation(iouring.IORING_OP_WRITE, fd, address(op.Buf), uint32(len(op.Buf)), uint64(op.Offset))
+		rest := op.Buf[s.done:]
+		entry.PrepOperation(iouring.IORING_OP_WRITE, fd, address(rest), uint32(len(rest)), uint64(op.Offset)+uint64(s.done))
 	case core.DiskSync:
 		entry.PrepOperation(iouring.IORING_OP_FSYNC, fd, 0, 0, 0)
 		entry.SetOpFlags(iouring.IORING_FSYNC_DATASYNC)
@@ -124,11 +125,10 @@ func (d *Driver) complete(at int32, result int32) {
 		s.state = slotFailed
 		op.Err = posix.Operating(op, errno)
 	case op.Kind == core.DiskWrite:
-		op.N = int(result)
+		op.N = s.done + int(result)
 		s.state = slotSucceeded
 		if op.N < len(op.Buf) {
-			s.state = slotFailed
-			op.Err = core.ErrDiskShort
+			d.writeOn(s)
 		}
 	case op.Kind == core.DiskRead:
 		s.done += int(result)
@@ -142,6 +142,22 @@ func (d *Driver) complete(at int32, result int32) {
 		s.state = slotSucceeded
 	}
 	d.advance(number)
+}
+
+// writeOn goes on with a write that was stored in part: behind the whole pages of
+// it, since no other place may be written with O_DIRECT. Why it was short shows
+// then, such as that the disk is full. The kernel has broken the links behind it,
+// so the rest of the run starts again with it.
+func (d *Driver) writeOn(s *slot) {
+	done := s.op.N &^ (core.DiskAlignment - 1)
+	if done > s.done {
+		s.done, s.tries = done, 0
+	}
+	s.state = slotAgain
+	if s.tries >= triesMax {
+		s.state = slotFailed
+		s.op.Err = core.ErrDiskShort
+	}
 }
 
 // advance ends the operations at the beginning of a chain that have succeeded.

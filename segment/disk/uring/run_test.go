@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -174,13 +175,46 @@ func TestInterruptionForEver(t *testing.T) {
 	}
 }
 
-func TestShortWriteFailsTheChain(t *testing.T) {
+// A write that was stored in part goes on behind its whole pages, and the chain
+// behind it is none the worse.
+func TestShortWriteIsWrittenOn(t *testing.T) {
+	b := newBench(t)
+	first, second := b.write(0, 1), b.write(3*4096, 4)
+	first.Buf = aligned(0, 3*4096)
+	for page := range 3 {
+		first.Buf[page*4096] = byte(page + 1)
+	}
+	b.submit(first, second)
+	slots := b.withhold()
+	b.answer(slots[0], 4096+512) // the second page has to be written again
+	b.answer(slots[1], canceled)
+	b.reap(2)
+	if first.Err != nil || first.N != 3*4096 || second.Err != nil {
+		t.Fatalf("%v (%d bytes), %v", first.Err, first.N, second.Err)
+	}
+	read := &core.DiskOp{Kind: core.DiskRead, File: b.file, Buf: aligned(0, 4*4096)}
+	b.submit(read)
+	b.reap(1)
+	for page := 1; page < 4; page++ { // the first was only said to be stored
+		if read.Buf[page*4096] != byte(page+1) {
+			t.Errorf("page %d holds %d", page, read.Buf[page*4096])
+		}
+	}
+}
+
+// A disk that stores nothing and says no error is believed in the end.
+func TestWriteThatStoresNothingFailsTheChain(t *testing.T) {
 	b := newBench(t)
 	first, second, third := b.write(0, 1), b.write(4096, 2), &core.DiskOp{Kind: core.DiskSyncDir, Path: "."}
 	b.submit(first, second, third)
-	slots := b.withhold()
-	b.answer(slots[0], 512)
-	b.answer(slots[1], canceled)
+	for range triesMax {
+		slots := b.withhold()
+		if len(slots) != 2 {
+			t.Fatalf("%d entries", len(slots))
+		}
+		b.answer(slots[0], 512)
+		b.answer(slots[1], canceled)
+	}
 	if b.Reap(make([]*core.DiskOp, 3)) != 3 {
 		t.Fatal("the chain is not over")
 	}
@@ -368,4 +402,31 @@ func TestRefusalSaysWho(t *testing.T) {
 			t.Errorf("%v with io_uring_disabled=%q: %v", c.err, c.disabled, err)
 		}
 	}
+}
+
+// A chain is asked for as it stands: writes and an fdatasync, tied by soft links,
+// so that a write that fails stops the sync behind it. A hard link would let the
+// sync succeed, and what was not written would be acked.
+func TestChainAsTheKernelSeesIt(t *testing.T) {
+	b := newBench(t)
+	b.submit(b.write(0, 1), b.write(4096, 2), &core.DiskOp{Kind: core.DiskSync, File: b.file})
+	k := b.kernel
+	type entry struct {
+		opcode, flags uint8
+		opFlags       uint32
+	}
+	var got []entry
+	for at := k.sqTail - uint32(k.prepared()); at != k.sqTail; at++ {
+		raw := (*[64]byte)(unsafe.Pointer(&k.sqes[at&uint32(len(k.sqes)-1)]))
+		got = append(got, entry{raw[0], raw[1], *(*uint32)(unsafe.Pointer(&raw[28]))})
+	}
+	want := []entry{
+		{uint8(iouring.IORING_OP_WRITE), iouring.IOSQE_FLAGS_IO_LINK, 0},
+		{uint8(iouring.IORING_OP_WRITE), iouring.IOSQE_FLAGS_IO_LINK, 0},
+		{uint8(iouring.IORING_OP_FSYNC), 0, iouring.IORING_FSYNC_DATASYNC},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the kernel is asked for %+v, want %+v", got, want)
+	}
+	b.reap(3)
 }

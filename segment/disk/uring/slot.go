@@ -30,7 +30,7 @@ type slot struct {
 	chain int32    // its chain's place
 	state slotState
 	split bool  // was made a no-op because its run was submitted only in part
-	done  int   // bytes read so far
+	done  int   // bytes read or written so far
 	tries int32 // times that it was started
 }
 

@@ -13,6 +13,9 @@ const (
 	PortDefault = 9090
 
 	scheme = "mq://"
+
+	// hostNever are characters that no host name and no address has.
+	hostNever = " \t\r\n/@?#[]"
 )
 
 // ParseAddresses reads mq://host:port,host:port, or the list without the scheme. The result has host:port in each place,
@@ -45,7 +48,12 @@ func parseAddress(s string) (string, error) {
 	if s == "" {
 		return "", fmt.Errorf("an address is empty: write host:port,host:port")
 	}
-	if ip, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil && (ip.Is4() || ip.Is6()) && strings.Count(s, "[") == strings.Count(s, "]") {
+	bare := s
+	if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
+		bare = s[1 : len(s)-1]
+	}
+	// A zone may hold anything: "::1%eth0]:1" is one address for netip.
+	if ip, err := netip.ParseAddr(bare); err == nil && !strings.ContainsAny(bare, hostNever) {
 		return net.JoinHostPort(ip.String(), strconv.Itoa(PortDefault)), nil
 	}
 	host, portText := s, strconv.Itoa(PortDefault)
@@ -59,7 +67,7 @@ func parseAddress(s string) (string, error) {
 	if err != nil || port == 0 {
 		return "", fmt.Errorf("address %q: port %q is not one of 1 to 65535", s, portText)
 	}
-	if host == "" || strings.ContainsAny(host, " \t\r\n/@?#[]") {
+	if host == "" || strings.ContainsAny(host, hostNever) {
 		return "", fmt.Errorf("address %q: the host is empty or has characters that no host name has", s)
 	}
 	return net.JoinHostPort(host, strconv.FormatUint(port, 10)), nil

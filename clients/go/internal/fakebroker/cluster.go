@@ -200,6 +200,9 @@ func (c *Cluster) find(node uint32, id [16]byte, number uint32, epoch int32) (*p
 			Text: fmt.Sprintf("partition %d of %d", number, len(t.partitions))}
 	}
 	p := t.partitions[number]
+	if p.leader == 0 {
+		return nil, proto.CodePartitionUnavailable.Errorf("partition %d has no leader now", number)
+	}
 	hint := &proto.LeaderHint{NodeID: p.leader, LeaderEpoch: p.leaderEpoch, Address: c.nodes[p.leader-1].Address()}
 	switch {
 	case p.leader != node:

@@ -82,6 +82,24 @@ func (s *session) handle(id uint64, request proto.Message, fault Fault) (proto.M
 			return nil, err
 		}
 		return s.describe(t), nil
+	case *proto.VerifyTopicRequest:
+		t, err := c.named(r.Name, r.TopicID)
+		if err != nil {
+			return nil, err
+		}
+		answer := &proto.VerifyTopicResponse{TopicID: t.id, Name: t.name}
+		for i, p := range t.partitions {
+			var v proto.VerifyPartition
+			if _, refusal := c.find(s.node.ID, t.id, uint32(i), -1); refusal != nil {
+				v.Error = *refusal
+			} else {
+				for _, b := range p.Batches {
+					v.SealedBytes += uint64(len(b))
+				}
+			}
+			answer.Partitions = append(answer.Partitions, v)
+		}
+		return answer, nil
 	}
 	return nil, proto.CodeUnknownCommand.Errorf("%v", request.Command())
 }
@@ -130,6 +148,10 @@ func (s *session) describe(t *topic) *proto.DescribeTopicResponse {
 			pd.LogStartOffset, pd.HighWatermark, pd.LogEndOffset = p.Start, p.End, p.End
 			for _, b := range p.Batches {
 				pd.SizeBytes += uint64(len(b))
+			}
+			pd.Storage = &proto.PartitionStorage{VerifiedMs: -1, SealedBytes: pd.SizeBytes, DamagesTotal: uint32(len(p.Damage))}
+			for _, r := range p.Damage {
+				pd.Storage.Damages = append(pd.Storage.Damages, proto.StoredDamage{Range: r, FoundMs: 1_700_000_000_000, File: "a.log", Text: "damaged"})
 			}
 		}
 		d.Partitions = append(d.Partitions, pd)

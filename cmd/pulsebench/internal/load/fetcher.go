@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// fetchBytesMax is what one FETCH asks for.
-	fetchBytesMax = 4 << 20
+	// FetchBytesDefault is what one FETCH asks for when nothing else is said.
+	FetchBytesDefault = 4 << 20
 
 	// fetchWaitMs is how long the broker holds a FETCH of a fetcher that follows the log.
 	fetchWaitMs = 500
@@ -33,6 +33,7 @@ type FetcherSpec struct {
 	Connection
 	Cursors  []*Cursor
 	InFlight int
+	Bytes    int  // that one FETCH asks for; 0 takes the default
 	Follow   bool // go on at the end of the log until told to stop
 	Reader   *Reader
 }
@@ -51,6 +52,9 @@ type Fetcher struct {
 
 // NewFetcher makes a fetcher; Run runs it.
 func NewFetcher(spec FetcherSpec) *Fetcher {
+	if spec.Bytes == 0 {
+		spec.Bytes = FetchBytesDefault
+	}
 	f := &Fetcher{spec: spec, tally: NewTally(), payload: new(proto.FetchRequest).Size(), partial: make(map[int]bool)}
 	for i, c := range spec.Cursors {
 		if spec.Follow || c.Next < c.End {
@@ -116,7 +120,7 @@ func (f *Fetcher) send() {
 		f.ready = f.ready[:copy(f.ready, f.ready[1:])]
 		c := f.spec.Cursors[index]
 		request := proto.FetchRequest{TopicID: f.spec.TopicID, Partition: c.Number, LeaderEpoch: c.LeaderEpoch, Offset: c.Next,
-			LastEpoch: -1, MinBytes: 1, MaxBytes: fetchBytesMax}
+			LastEpoch: -1, MinBytes: 1, MaxBytes: uint32(f.spec.Bytes)}
 		if f.spec.Follow {
 			request.MaxWaitMs = fetchWaitMs
 		}

@@ -34,6 +34,7 @@ type ReadingSpec struct {
 	Version     string // of this program, for HELLO
 	Connections int
 	InFlight    int
+	Bytes       int     // that one FETCH asks for; 0 takes the default
 	From        []int64 // by partition
 	To          []int64 // by partition, for a reading that does not follow; nil for all there is
 	Follow      bool
@@ -41,7 +42,7 @@ type ReadingSpec struct {
 	Template    *payload.Template
 	Filler      []byte
 	EndToEnd    bool // measure from the time in each mark
-	Unanswered  bool // what was sent has not been acknowledged, so it may still be on its way
+	Hidden      bool // what was sent may not be shown yet: it is still on its way, or was acknowledged before it is written
 	Clock       Clock
 }
 
@@ -73,7 +74,7 @@ func OpenReading(ctx context.Context, spec ReadingSpec) (*Reading, error) {
 		r.readers = append(r.readers, reader)
 		r.fetchers = append(r.fetchers, NewFetcher(FetcherSpec{
 			Connection: Connection{Link: l, TopicID: spec.Topic.ID, Share: share, Clock: spec.Clock},
-			Cursors:    cursors, InFlight: spec.InFlight, Follow: spec.Follow, Reader: reader,
+			Cursors:    cursors, InFlight: spec.InFlight, Bytes: spec.Bytes, Follow: spec.Follow, Reader: reader,
 		}))
 	}
 	return r, nil
@@ -155,7 +156,7 @@ func awaitMissing(ctx context.Context, l *ledger.Ledger) {
 }
 
 // ReadBack reads what a run has written, from where the logs ended before it, and returns how fast that was. What was
-// acknowledged has to be there at once; what was sent without asking for an answer is given some time to appear.
+// acknowledged as written has to be there at once; what may be hidden is given some time to appear.
 func ReadBack(ctx context.Context, spec ReadingSpec, l *ledger.Ledger) (*Tally, error) {
 	spec.Account = l
 	first, err := OpenReading(ctx, spec)
@@ -167,7 +168,7 @@ func ReadBack(ctx context.Context, spec ReadingSpec, l *ledger.Ledger) (*Tally, 
 		return nil, err
 	}
 	tally := first.Tally()
-	if l.Missing() == 0 || !spec.Unanswered {
+	if l.Missing() == 0 || !spec.Hidden {
 		return tally, nil
 	}
 	spec.From, spec.To, spec.Follow = make([]int64, len(spec.From)), nil, true

@@ -21,6 +21,7 @@ const leadersWaitMax = 10 * time.Second
 type TopicSpec struct {
 	Name       string
 	Partitions uint32 // 0 takes what there is, or the broker's default
+	Replicas   uint16 // the same
 	Durability string // empty takes what there is, or the broker's default
 }
 
@@ -37,6 +38,7 @@ type Topic struct {
 	ID         [16]byte
 	Created    bool        // by this run
 	Partitions []Partition // by their number
+	Replicas   uint16
 	Configs    []proto.TopicConfigEntry
 	Hello      proto.HelloResponse // of the broker that was asked
 }
@@ -85,9 +87,12 @@ func OpenTopic(ctx context.Context, brokers, version string, spec TopicSpec) (*T
 	if err := l.Call(ctx, &proto.DescribeTopicRequest{Name: spec.Name}, &described); err != nil {
 		return nil, fmt.Errorf("topic %q: %w", spec.Name, err)
 	}
-	t.Configs = described.Configs
+	t.Configs, t.Replicas = described.Configs, described.Replicas
 	if n := uint32(len(t.Partitions)); spec.Partitions != 0 && spec.Partitions != n {
 		return nil, fmt.Errorf("topic %q has %d partitions, asked for were %d: leave that out or name another topic", spec.Name, n, spec.Partitions)
+	}
+	if spec.Replicas != 0 && spec.Replicas != t.Replicas {
+		return nil, fmt.Errorf("topic %q has %d replicas, asked for were %d: leave that out or name another topic", spec.Name, t.Replicas, spec.Replicas)
 	}
 	if has := t.Config(proto.TopicConfigDurability); spec.Durability != "" && spec.Durability != has {
 		return nil, fmt.Errorf("topic %q has durability %s, asked for was %s: leave that out or name another topic", spec.Name, has, spec.Durability)
@@ -111,7 +116,7 @@ func dialAny(ctx context.Context, brokers, version string) (*link.Link, error) {
 }
 
 func (t *Topic) create(ctx context.Context, l *link.Link, spec TopicSpec) error {
-	request := proto.CreateTopicRequest{Name: spec.Name, Partitions: spec.Partitions}
+	request := proto.CreateTopicRequest{Name: spec.Name, Partitions: spec.Partitions, Replicas: spec.Replicas}
 	if spec.Durability != "" {
 		request.Configs = []proto.TopicConfig{{Key: proto.TopicConfigDurability, Value: spec.Durability}}
 	}
@@ -122,6 +127,19 @@ func (t *Topic) create(ctx context.Context, l *link.Link, spec TopicSpec) error 
 	}
 	t.Created = err == nil
 	return err
+}
+
+// Delete deletes the topic, and all that a run has written into it.
+func (t *Topic) Delete(ctx context.Context, brokers, version string) error {
+	l, err := dialAny(ctx, brokers, version)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if err := l.Call(ctx, &proto.DeleteTopicRequest{TopicID: t.ID}, new(proto.DeleteTopicResponse)); err != nil {
+		return fmt.Errorf("delete topic %q: %w", t.Name, err)
+	}
+	return nil
 }
 
 // load asks for the partitions until each has a leader.

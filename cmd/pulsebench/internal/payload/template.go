@@ -12,6 +12,8 @@ import (
 // Where the fields that a template patches lie in a batch; package proto draws the whole header.
 const (
 	batchLengthAt        = 8
+	batchLeaderEpochAt   = 12
+	batchMagicAt         = 16
 	batchCRCAt           = 17
 	batchAttributesAt    = 21
 	batchBaseTimestampAt = 27
@@ -167,6 +169,7 @@ func (t *Template) gzipCRC(batch []byte) uint32 {
 func (t *Template) Match(batch proto.Batch) (Mark, bool) {
 	front, markEnd := len(t.head), t.markAt+MarkBytes
 	if len(batch) != t.BatchBytes() || batch.Codec() != t.codec || int(batch.Count()) != t.spec.Records ||
+		!bytes.Equal(batch[batchLengthAt:batchLeaderEpochAt], t.head[batchLengthAt:batchLeaderEpochAt]) || batch[batchMagicAt] != t.head[batchMagicAt] ||
 		!bytes.Equal(batch[proto.BatchHeaderBytes:t.markAt], t.head[proto.BatchHeaderBytes:t.markAt]) ||
 		!bytes.Equal(batch[front:], t.tail) {
 		return Mark{}, false

@@ -53,7 +53,7 @@ func NewEnvironment(version, dataFolder string) Environment {
 		DataFolder: dataFolder,
 		Go:         runtime.Version(),
 		Version:    version,
-		Command:    commandLine(os.Args),
+		Command:    CommandLine(os.Args),
 	}
 }
 
@@ -73,8 +73,8 @@ func NewBroker(addresses string, hello *proto.HelloResponse, configs []proto.Top
 	return b
 }
 
-// commandLine quotes arguments so that a shell takes them for the same.
-func commandLine(args []string) string {
+// CommandLine quotes arguments so that a shell takes them for the same.
+func CommandLine(args []string) string {
 	quoted := make([]string, len(args))
 	for i, arg := range args {
 		quoted[i] = arg

@@ -95,7 +95,7 @@ func TestTableNamesWhatFiguresDependOn(t *testing.T) {
 }
 
 func TestCommandIsOneThatAShellTakesBack(t *testing.T) {
-	got := commandLine([]string{"bin/pulsebench", "produce", "--topic", "it's", "--json", "", "--brokers", "a:1,b:2", "$HOME"})
+	got := CommandLine([]string{"bin/pulsebench", "produce", "--topic", "it's", "--json", "", "--brokers", "a:1,b:2", "$HOME"})
 	if want := `bin/pulsebench produce --topic 'it'\''s' --json '' --brokers a:1,b:2 '$HOME'`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

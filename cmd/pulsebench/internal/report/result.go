@@ -44,7 +44,8 @@ type Result struct {
 	Unsent             int64            `json:"unsent"`          // requests that were due and could not be sent in time
 	ForeignRecords     int64            `json:"foreign_records"` // read, and of no run of this program
 	Seconds            float64          `json:"seconds"`
-	CPUSeconds         float64          `json:"cpu_seconds"` // processor time that pulsebench itself took meanwhile
+	CPUSeconds         float64          `json:"cpu_seconds"`                  // processor time that pulsebench itself took meanwhile
+	BrokerCPUSeconds   float64          `json:"broker_cpu_seconds,omitempty"` // the same of the broker, where it could be read
 	ReadBack           *ReadBack        `json:"read_back,omitempty"`
 	Workload           Workload         `json:"workload"`
 	Environment        Environment      `json:"environment"`

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Result is one call's.
+type Result struct {
+	Time     time.Time `json:"time"`
+	Machine  string    `json:"machine"`
+	Versions string    `json:"versions"`
+	Command  string    `json:"command"`
+	Runs     int       `json:"runs"`
+	Seconds  float64   `json:"seconds_of_each_run"`
+	Contests []Table   `json:"contests"`
+}
+
+// Table is one contest's.
+type Table struct {
+	Name      string     `json:"name"`
+	Workload  string     `json:"workload"`
+	Standings []Standing `json:"standings"`
+}
+
+func newResult(s Settings) *Result {
+	return &Result{Time: time.Now().UTC().Truncate(time.Second), Machine: machine(), Versions: versions(), Command: strings.Join(os.Args, " "), Runs: s.Runs, Seconds: s.Duration.Seconds()}
+}
+
+// machine names what the figures were measured on, as far as this system says it.
+func machine() string {
+	model := "processor not known"
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(text)) {
+			if name, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == "model name" {
+				model = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	return fmt.Sprintf("%s, %d cores, %s %s %s", model, runtime.NumCPU(), runtime.GOOS, strings.TrimSpace(string(kernel)), runtime.GOARCH)
+}
+
+// WriteJSON writes everything as one object.
+func (r *Result) WriteJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(r)
+}
+
+// columns are a standing's cells, the same for people and Markdown.
+func (s *Standing) columns() []string {
+	if s.Failed != "" {
+		reason, _, _ := strings.Cut(s.Failed, "\n")
+		return []string{s.Name, s.Detail, "failed: " + reason, "", "", "", "", ""}
+	}
+	name, ratio, floor, held := s.Name, fmt.Sprintf("%.2f x", s.Ratio), "", ""
+	if s.Best && s.Floor > 0 {
+		floor, held = fmt.Sprintf("%g x", s.Floor), "no"
+		if s.FloorMet {
+			held = "yes"
+		}
+	}
+	latency := "-"
+	if p50 := median(s.P50); p50 > 0 {
+		latency = fmt.Sprintf("%.2f / %.2f ms", p50, median(s.P99))
+	}
+	return []string{name, s.Detail, grouped(s.Median), spread(s.Rates), latency, ratio, floor, held}
+}
+
+var heads = []string{"broker", "spread over", "messages/s", "spread", "p50 / p99", "ours is", "floor", "held"}
+
+// WriteTable prints the contests for people.
+func (r *Result) WriteTable(w io.Writer) error {
+	for _, table := range r.Contests {
+		fmt.Fprintf(w, "\n%s; medians of %d runs of %g s\n", table.Workload, r.Runs, r.Seconds)
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, strings.Join(heads, "\t"))
+		for i := range table.Standings {
+			fmt.Fprintln(t, strings.Join(table.Standings[i].columns(), "\t"))
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WriteMarkdown writes them as a page.
+func (r *Result) WriteMarkdown(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Beside other brokers\n\n%s. %s. Measured %s, medians of %d runs of %g s, taken in turns; broker and load client on this one machine.\n",
+		r.Machine, r.Versions, r.Time.Format("2006-01-02 15:04 UTC"), r.Runs, r.Seconds)
+	fmt.Fprintf(&b, "Every acknowledged message was read back. \"Ours is\" is the median of the ratios of each turn.\n\n    %s\n", r.Command)
+	for _, table := range r.Contests {
+		fmt.Fprintf(&b, "\n## %s\n\n| %s |\n|%s\n", table.Workload, strings.Join(heads, " | "), strings.Repeat("---|", len(heads)))
+		for i := range table.Standings {
+			fmt.Fprintf(&b, "| %s |\n", strings.Join(table.Standings[i].columns(), " | "))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func spread(values []float64) string {
+	if len(values) < 2 {
+		return ""
+	}
+	low, high := values[0], values[0]
+	for _, v := range values {
+		low, high = min(low, v), max(high, v)
+	}
+	return grouped(low) + " to " + grouped(high)
+}
+
+// grouped writes a whole number with its thousands apart.
+func grouped(v float64) string {
+	text := strconv.FormatInt(int64(v+0.5), 10)
+	for at := len(text) - 3; at > 0; at -= 3 {
+		text = text[:at] + "," + text[at:]
+	}
+	return text
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/chart"
+	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/report"
+)
+
+// openArgs is the load of the open loop. There is room in flight for half a second of the highest rates, so that it is
+// the broker that holds the load back and not the client.
+var openArgs = []string{"produce", "--record-size=1024", "--batch-records=100", "--connections=16", "--in-flight=256", "--partitions=128", "--durability=sync"}
+
+// Floors of the open loop, in milliseconds.
+const (
+	openP99  = 5
+	openP999 = 15
+)
+
+// measureOpenLoop finds the knee, and measures latency at half of it.
+func measureOpenLoop(ctx context.Context, t *table, row *report.Row) error {
+	broker, err := t.broker()
+	if err != nil {
+		return err
+	}
+	defer broker.Destroy()
+	if t.warmup > 0 {
+		if _, err := t.measure(ctx, side{server: broker, args: with(openArgs, lasting(t.warmup)...)}); err != nil {
+			return fmt.Errorf("warm up: %w", err)
+		}
+	}
+	sweep, err := t.sweeper.run(ctx, &t.bench, broker, openArgs, t.folder)
+	if err != nil {
+		return fmt.Errorf("find the knee: %w", err)
+	}
+	if err := t.picture("open-loop.svg", func(w io.Writer) error { return chart.WriteCurve(w, curveOf(sweep)) }); err != nil {
+		return err
+	}
+	if sweep.Knee == 0 {
+		return errors.New("no rate is good, so there is no knee")
+	}
+	args := with(openArgs, fmt.Sprintf("--rate=%.0f", sweep.Knee/2), "--duration="+t.duration.String())
+	row.Commands = append(row.Commands, "bin/pulsebench "+report.CommandLine(append([]string{"sweep"}, openArgs[1:]...)), again(args))
+	var results []*report.Result
+	for i := range t.runs {
+		result, err := t.measure(ctx, side{server: broker, args: args})
+		if err != nil {
+			return err
+		}
+		if result.Latency == nil {
+			return errors.New("nothing was answered")
+		}
+		results = append(results, result)
+		t.progress(row, i, "p99 %.3f ms, p99.9 %.3f ms", result.Latency.P99, result.Latency.P999)
+	}
+	row.Add("knee", report.UnitRecords, []float64{sweep.Knee}, nil)
+	row.Add("rate", report.UnitRecords, each(results, func(r *report.Result) float64 { return r.RecordsPerSecond }), nil)
+	row.Add("p50", report.UnitMillis, each(results, func(r *report.Result) float64 { return r.Latency.P50 }), nil)
+	row.Add("p99", report.UnitMillis, each(results, func(r *report.Result) float64 { return r.Latency.P99 }), report.AtMost(openP99))
+	row.Add("p99.9", report.UnitMillis, each(results, func(r *report.Result) float64 { return r.Latency.P999 }), report.AtMost(openP999))
+	row.Add("p99.99", report.UnitMillis, each(results, func(r *report.Result) float64 { return r.Latency.P9999 }), nil)
+	return broker.Stop()
+}

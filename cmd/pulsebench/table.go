@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/chart"
+	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/report"
+	"github.com/pulsemq/pulsemq/core"
+)
+
+const (
+	fetchSizeDefault      = "4GiB"
+	tailSizeDefault       = "48MiB" // few enough to stay in any broker's cache
+	restartSizeDefault    = "20GiB"
+	restartPartitions     = 2000
+	idlePartitionsDefault = 10_000
+	stepDurationDefault   = 60 * time.Second
+	settleDefault         = 10 * time.Second
+)
+
+// table measures the rows of the speed table.
+type table struct {
+	bench
+	rows              []string
+	out               string // folder
+	fetchSize         string
+	tailSize          string
+	restartSize       string
+	fileSize          string
+	idlePartitions    int
+	restartPartitions int
+	sweeper           sweeper // of open-loop
+	settle            time.Duration
+
+	fetchBytes, tailBytes, restartBytes, fileBytes int64
+	pictures                                       []string // written so far
+}
+
+func newTable(s *session) *cobra.Command {
+	t := &table{bench: bench{session: s}}
+	cmd := &cobra.Command{
+		Use:   "table",
+		Short: "Measure every row of the speed table, and write it as a page",
+		Long: `Measures a fixed set of workloads, each against its floor and, where there is one, against
+the ceiling of this machine in the same run. Each row has a broker of its own with new data
+in --dir, medians of --runs, and every record verified.
+
+With --out it writes table.md, table.json and the pictures that belong to them. The file
+is written anew after each row, so that what was measured is there when a later one fails.
+The flags of sweep say how open-loop looks for the knee. A row that fails is named, and the exit code is 1; a floor that is missed is not an error.
+
+Rows: ` + strings.Join(rowNames(), ", ") + `.`,
+		Example: `  pulsebench table --out results
+  pulsebench table --rows batch-sync,single-sync --runs 3 --duration 4s
+  pulsebench table --rows restart --restart-size 2GiB --runs 1`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rows, err := t.validate()
+			if err != nil {
+				return err
+			}
+			return t.run(cmd.Context(), rows)
+		},
+	}
+	t.addFlags(cmd)
+	flags := cmd.Flags()
+	flags.StringSliceVar(&t.rows, "rows", nil, "`names` of rows, separated by commas (default: all)")
+	flags.StringVar(&t.out, "out", "", "`folder` for the page, its JSON and its pictures; created when it is missing")
+	flags.StringVar(&t.fetchSize, "fetch-size", fetchSizeDefault, "`size` of the log that fetch-cold, fetch-sdk and objects read")
+	flags.StringVar(&t.tailSize, "tail-size", tailSizeDefault, "`size` of what fetch-tail reads again and again; it has to fit into the broker's tail cache")
+	flags.StringVar(&t.restartSize, "restart-size", restartSizeDefault, "`size` of the data that restart starts with")
+	flags.IntVar(&t.restartPartitions, "restart-partitions", restartPartitions, "partitions that restart starts with")
+	flags.IntVar(&t.idlePartitions, "idle-partitions", idlePartitionsDefault, "partitions of idle-partitions")
+	flags.StringVar(&t.fileSize, "file-size", fileSizeDefault, "`size` of the file that the disk's ceiling is measured on")
+	t.sweeper.addFlags(cmd)
+	flags.DurationVar(&t.settle, "settle", settleDefault, "`time` that idle rows look at a broker")
+	_ = cmd.RegisterFlagCompletionFunc("rows", cobra.FixedCompletions(rowNames(), cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (t *table) validate() ([]tableRow, error) {
+	var faults []error
+	fault := func(err error) {
+		if err != nil {
+			faults = append(faults, err)
+		}
+	}
+	fault(t.bench.validate())
+	rows, err := chooseRows(t.rows)
+	fault(err)
+	for _, size := range []struct {
+		flag, text string
+		least      int64
+		to         *int64
+	}{
+		{"fetch-size", t.fetchSize, 1 << 20, &t.fetchBytes},
+		{"tail-size", t.tailSize, 1 << 20, &t.tailBytes},
+		{"restart-size", t.restartSize, 1 << 20, &t.restartBytes},
+		{"file-size", t.fileSize, fileBytesMin, &t.fileBytes},
+	} {
+		n, err := core.ParseSize(size.text)
+		if err != nil || int64(n) < size.least {
+			fault(usagef("--%s %s: it is a size of at least %v", size.flag, size.text, core.Size(size.least)))
+		}
+		*size.to = int64(n)
+	}
+	if t.idlePartitions < 1 || t.restartPartitions < 1 {
+		fault(usagef("--idle-partitions %d, --restart-partitions %d: at least 1", t.idlePartitions, t.restartPartitions))
+	}
+	fault(t.sweeper.validate())
+	if t.settle <= 0 {
+		fault(usagef("--settle %v: it is more than 0", t.settle))
+	}
+	if len(faults) > 0 {
+		return nil, usageError{errors.Join(faults...)}
+	}
+	if err := t.findProgram(); err != nil {
+		return nil, err
+	}
+	if t.out != "" {
+		return rows, os.MkdirAll(t.out, 0o777)
+	}
+	return rows, nil
+}
+
+// run measures the rows one after the other.
+func (t *table) run(ctx context.Context, rows []tableRow) error {
+	page := report.NewComparison("The speed table", t.runs, t.duration, report.NewEnvironment(core.Version, t.folder))
+	var failed []error
+	for _, row := range rows {
+		measured := report.Row{Name: row.name, Workload: row.workload}
+		began := time.Now()
+		var err error
+		if row.alone && t.brokers != "" {
+			measured.Skipped = "it needs a broker that pulsebench starts itself"
+		} else {
+			err = row.measure(ctx, t, &measured)
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			measured.Skipped = err.Error()
+			failed = append(failed, fmt.Errorf("row %s: %w", row.name, err))
+			t.say("%s: %v", row.name, err)
+		}
+		measured.Seconds = time.Since(began).Seconds()
+		page.Rows = append(page.Rows, measured)
+		if err := t.save(page); err != nil {
+			return err
+		}
+	}
+	if err := page.WriteTable(t.session.out); err != nil {
+		return err
+	}
+	return errors.Join(failed...)
+}
+
+// save writes what there is so far.
+func (t *table) save(page *report.Comparison) error {
+	if t.out == "" {
+		return nil
+	}
+	if err := t.picture("shares.svg", func(w io.Writer) error { return chart.WriteBars(w, shareBars(page)) }); err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(t.out, "table.json"), page.WriteJSON); err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(t.out, "table.md"), func(w io.Writer) error { return page.WriteMarkdown(w, t.pictures...) })
+}
+
+// picture writes a picture beside the page.
+func (t *table) picture(name string, write func(io.Writer) error) error {
+	if t.out == "" {
+		return nil
+	}
+	for _, there := range t.pictures {
+		if there == name {
+			return writeFile(filepath.Join(t.out, name), write)
+		}
+	}
+	t.pictures = append(t.pictures, name)
+	return writeFile(filepath.Join(t.out, name), write)
+}
+
+// shareBars draws each row's broker as a share of its ceiling.
+func shareBars(page *report.Comparison) chart.Bars {
+	bars := chart.Bars{Title: "Broker as a share of the ceiling of the same run", Unit: "of the ceiling"}
+	for i := range page.Rows {
+		for _, f := range page.Rows[i].Figures {
+			if f.Unit != report.UnitShare || len(f.Values) == 0 {
+				continue
+			}
+			bar := chart.Bar{Name: page.Rows[i].Name, Value: f.Median, Low: f.Low, High: f.High}
+			if f.Floor != nil && f.Floor.Least != nil {
+				bar.Floor = *f.Floor.Least
+			}
+			bars.Bars = append(bars.Bars, bar)
+		}
+	}
+	return bars
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	pulsemq "github.com/pulsemq/pulsemq/clients/go"
+)
+
+// A probe asks what a producer is told, apart from the load and its ledgers, and on a connection of its own: the load may
+// have filled the window of its.
+const (
+	probeTopic      = "probe"
+	probePartitions = 8
+)
+
+// makeProbe creates the probes' topic.
+func (p *plan) makeProbe(ctx context.Context) (err error) {
+	if p.prober, err = pulsemq.Connect(ctx, "mq://"+p.process.Address, pulsemq.ClientReconnect(10*time.Millisecond, 100*time.Millisecond)); err != nil {
+		return err
+	}
+	_, err = p.prober.Admin().CreateTopic(ctx, pulsemq.TopicSpec{Name: probeTopic, Partitions: probePartitions})
+	return err
+}
+
+// probeEach sends a message to each partition of a topic of its own, and counts those that were answered quickly and
+// those that were not in their time. It fails when one is heard of later than its time.
+func (p *plan) probeEach(ctx context.Context) (quick, slow int, err error) {
+	const told = time.Second
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for partition := range uint32(probePartitions) {
+		all.Go(func() {
+			began := time.Now()
+			failure := p.probePartition(ctx, partition, told)
+			took := time.Since(began)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case failure == nil && took < stallOthers:
+				quick++
+			case took > told+stallTold:
+				err = errors.Join(err, fmt.Errorf("partition %d answered after %v: %v", partition, took, failure))
+			default:
+				slow++
+			}
+		})
+	}
+	all.Wait()
+	return quick, slow, err
+}
+
+// probe sends one message.
+func (p *plan) probe(ctx context.Context, limit time.Duration) error {
+	return p.probePartition(ctx, 0, limit)
+}
+
+func (p *plan) probePartition(ctx context.Context, partition uint32, limit time.Duration) error {
+	producer, err := p.prober.NewProducer(pulsemq.ProducerDeliveryTimeout(limit), pulsemq.ProducerLinger(0), pulsemq.ProducerIdempotence(false))
+	if err != nil {
+		return err
+	}
+	defer producer.Close(ctx)
+	_, err = producer.Send(ctx, &pulsemq.Message{Topic: probeTopic, Partition: pulsemq.PartitionNumber(partition), Value: []byte("probe")})
+	return err
+}

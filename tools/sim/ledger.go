@@ -1,0 +1,255 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/pulsemq/pulsemq/proto"
+)
+
+// ledger is what the outside knows of every partition: what was acknowledged and what was shown, and what of it may
+// never be lost. It knows nothing of the broker's inside.
+type ledger struct {
+	world *world
+	logs  []*plog
+	// incident counts the ends and faults after which a topic of a weaker durability may have lost something.
+	incident int
+}
+
+// plog is one partition's log as the outside knows it.
+type plog struct {
+	world  *world
+	topic  *topic
+	number uint32
+	sent   map[uint32][]*attempt // by the checksum of their records
+
+	// entries are known contents in the order of their offsets. They do not overlap.
+	entries []*entry
+	// firmEnd: everything below it is durable and may not be lost whatever happens. writtenEnd: everything below it
+	// survives the end of the process, not that of the power.
+	firmEnd, writtenEnd int64
+	// trimmedTo is the highest offset that a trim asked for; trimSafe that of one that was acknowledged.
+	trimmedTo, trimSafe int64
+	logStart            int64 // the highest shown since the last incident
+	highWatermark       int64 // the highest shown in this life
+	epoch               int32 // the highest shown
+	crossings           []crossing
+
+	reading *reading // the final one
+}
+
+// entry is a known content.
+type entry struct {
+	base, next int64
+	attempt    *attempt
+	epoch      int32 // -1: not known yet
+	incident   int   // when it was learned
+}
+
+// crossing is a consumer that read on from one epoch into a later one.
+type crossing struct {
+	at       int64
+	from, to int32
+}
+
+func (l *ledger) logOf(t *topic, number uint32) *plog { return t.logs[number] }
+
+// find is the index of the first entry that ends behind an offset.
+func (p *plog) find(offset int64) int {
+	i, _ := slices.BinarySearchFunc(p.entries, offset, func(e *entry, at int64) int {
+		if e.next <= at {
+			return -1
+		}
+		return 1
+	})
+	return i
+}
+
+func (p *plog) fail(format string, args ...any) {
+	p.world.fail("topic %s partition %d: "+format, append([]any{p.topic.name, p.number}, args...)...)
+}
+
+// acked takes an acknowledgement.
+func (p *plog) acked(a *attempt, m *proto.ProduceResponse) {
+	w := p.world
+	w.note("acked", p.key(), m.BaseOffset, a.number, int64(m.Durability))
+	if a.refused {
+		p.fail("%v was refused as not stored, and then acknowledged at %d", a, m.BaseOffset)
+	}
+	if a.acked && a.ackOffset != m.BaseOffset {
+		p.fail("%v was acknowledged at %d and then at %d", a, a.ackOffset, m.BaseOffset)
+	}
+	if m.Duplicate && a.sends < 2 {
+		p.fail("%v was sent once and acknowledged as a duplicate at %d", a, m.BaseOffset)
+	}
+	a.acked, a.ackOffset, a.durability = true, m.BaseOffset, m.Durability
+	w.counts.acks++
+	p.learn(m.BaseOffset, a, -1)
+	next := m.BaseOffset + a.span
+	p.written(m.Durability, next)
+}
+
+func (p *plog) written(level proto.Durability, next int64) {
+	if level >= proto.DurabilityBatch {
+		p.writtenEnd = max(p.writtenEnd, next)
+	}
+	if level >= proto.DurabilitySync {
+		p.firmEnd = max(p.firmEnd, next)
+	}
+}
+
+// learn puts a content at its place, or finds that another is there.
+func (p *plog) learn(base int64, a *attempt, epoch int32) {
+	next := base + a.span
+	l := p.world.ledger
+	// An earlier epoch may not reappear where a later one has begun.
+	i := p.find(base)
+	if i < len(p.entries) {
+		if e := p.entries[i]; e.base == base && e.attempt == a {
+			switch {
+			case e.epoch == -1:
+				e.epoch = epoch
+			case epoch != -1 && e.epoch != epoch:
+				p.fail("%v at %d has epoch %d and had %d", a, base, epoch, e.epoch)
+			}
+			e.incident = l.incident
+			return
+		}
+		if e := p.entries[i]; e.base < next {
+			// Another content. That is right only where what was there has been lost.
+			if base < p.firmEnd {
+				p.fail("offset %d holds %v and held %v, below %d which is durable", base, a, e.attempt, p.firmEnd)
+				return
+			}
+			if e.incident == l.incident && !p.topic.shaky() {
+				p.fail("offset %d holds %v and held %v, and nothing has happened since that could have lost it", base, a, e.attempt)
+				return
+			}
+			if e.epoch != -1 && epoch != -1 && epoch <= e.epoch {
+				p.fail("offset %d is used again for %v in epoch %d; %v had it in epoch %d", base, a, epoch, e.attempt, e.epoch)
+				return
+			}
+		}
+		// What is lost is a suffix: everything from here on that is older.
+		kept := p.entries[:i]
+		for _, e := range p.entries[i:] {
+			if e.incident == l.incident || e.epoch != -1 && epoch != -1 && e.epoch >= epoch {
+				kept = append(kept, e) // learned since, or of the same time
+			}
+		}
+		clear(p.entries[len(kept):])
+		p.entries = kept
+		i = p.find(base)
+	}
+	p.entries = slices.Insert(p.entries, i, &entry{base: base, next: next, attempt: a, epoch: epoch, incident: l.incident})
+}
+
+// shown takes batches that a consumer was given, who asked from an offset and has read lastEpoch. It returns where the
+// next read goes on, and the epoch of the last batch.
+func (p *plog) shown(b []byte, from int64, lastEpoch int32, highWatermark int64, firm bool) (int64, int32) {
+	w := p.world
+	at := from
+	for first := true; len(b) > 0; first = false {
+		batch, rest, err := proto.NextBatch(b)
+		if err != nil {
+			p.fail("fetched bytes are no batches: %v", err)
+			return at, lastEpoch
+		}
+		b = rest
+		a := p.recognise(batch)
+		if a == nil {
+			p.fail("a batch at %d with %d bytes was never sent to this partition", batch.BaseOffset(), len(batch))
+			return at, lastEpoch
+		}
+		base, next := batch.BaseOffset(), batch.NextOffset()
+		if base > at || next <= at || !first && base != at {
+			p.fail("asked for %d and was given [%d, %d)", at, base, next)
+			return at, lastEpoch
+		}
+		if highWatermark >= 0 && next > highWatermark {
+			p.fail("was shown [%d, %d) above the high watermark %d", base, next, highWatermark)
+		}
+		epoch := batch.LeaderEpoch()
+		if epoch < lastEpoch {
+			p.fail("the batch at %d has epoch %d behind one of epoch %d", base, epoch, lastEpoch)
+		}
+		if lastEpoch >= 0 && epoch > lastEpoch {
+			p.crossings = append(p.crossings, crossing{at, lastEpoch, epoch})
+		}
+		lastEpoch = epoch
+		p.epoch = max(p.epoch, epoch)
+		p.learn(base, a, epoch)
+		w.counts.shown++
+		if p.reading != nil {
+			p.reading.saw(base, next, a)
+		}
+		at = next
+		if w.failed != nil {
+			return at, lastEpoch
+		}
+	}
+	if firm {
+		p.written(proto.DurabilitySync, at)
+	}
+	return at, lastEpoch
+}
+
+func (p *plog) recognise(b proto.Batch) *attempt {
+	if len(b) < proto.BatchHeaderBytes {
+		return nil
+	}
+	for _, a := range p.sent[proto.CRC(b.Records())] {
+		if a.same(b) {
+			return a
+		}
+	}
+	return nil
+}
+
+// bounds takes the offsets that an answer named.
+func (p *plog) bounds(logStart, highWatermark int64) {
+	if logStart > p.trimmedTo && !p.topic.forgets && logStart > 0 {
+		p.fail("the log starts at %d; trims asked for %d at most and nothing else may remove records", logStart, p.trimmedTo)
+	}
+	if logStart >= 0 && logStart < p.trimSafe {
+		p.fail("the log starts at %d, and a trim to %d was acknowledged", logStart, p.trimSafe)
+	}
+	if highWatermark >= 0 && highWatermark < p.firmEnd && !p.topic.deleted {
+		p.fail("the high watermark is %d, and everything up to %d is durable", highWatermark, p.firmEnd)
+	}
+	p.logStart = max(p.logStart, logStart)
+	p.highWatermark = max(p.highWatermark, highWatermark)
+}
+
+// processEnded, powerCut, diskFailed and stoppedClean are what may have lost something, or kept all.
+func (l *ledger) processEnded() {
+	l.incident++
+	for _, p := range l.logs {
+		p.highWatermark = max(p.firmEnd, p.writtenEnd)
+	}
+}
+
+func (l *ledger) powerCut() {
+	l.incident++
+	for _, p := range l.logs {
+		p.writtenEnd, p.highWatermark = p.firmEnd, p.firmEnd
+	}
+}
+
+func (l *ledger) diskFailed() { l.powerCut() }
+
+func (l *ledger) stoppedClean() {
+	for _, p := range l.logs {
+		for _, e := range slices.Backward(p.entries) {
+			if e.incident == l.incident {
+				p.firmEnd = max(p.firmEnd, e.next)
+				p.writtenEnd = max(p.writtenEnd, p.firmEnd)
+				break
+			}
+		}
+	}
+}
+
+func (l *ledger) started(*node) {}
+
+// key names a log in a trace.
+func (p *plog) key() int64 { return int64(p.topic.number)<<16 | int64(p.number) }
