@@ -7,8 +7,9 @@ import (
 
 const (
 	// tailBytesMin and tailBytesMax are the sizes between which a partition's tail
-	// slabs move: small while it is idle, large while it is busy.
-	tailBytesMin = 16 << 10
+	// slabs move: small while it is idle, so that ten thousand idle ones take 40 MiB,
+	// large while it is busy.
+	tailBytesMin = 4 << 10
 	tailBytesMax = 512 << 10
 
 	// logDirtyBytesMax bounds what one partition may have in memory and not in its segment.
@@ -269,8 +270,7 @@ func (s *Store) tailChunk(l *Log, n int) *chunk {
 	need := FrameHeaderBytes + n
 	if l.tailSlab == nil || l.tailAt+need > len(l.tailSlab.Bytes) {
 		if l.tailSlab != nil {
-			l.tailSlab.Release()
-			l.tailSlab = nil
+			s.releaseTail(l)
 			l.tailBytes = min(2*l.tailBytes, tailBytesMax)
 		}
 		slab := s.ports.Slabs.Get(max(l.tailBytes, need))
@@ -281,6 +281,7 @@ func (s *Store) tailChunk(l *Log, n int) *chunk {
 			}
 		}
 		l.tailSlab, l.tailAt = slab, 0
+		s.cache.chargeTail(l, int64(len(slab.Bytes)))
 	}
 	l.tailSlab.Retain()
 	return s.chunkNew(l, l.tailSlab, l.tailAt, len(l.tailSlab.Bytes))
@@ -320,6 +321,7 @@ func (s *Store) chunkClose(c *chunk) {
 		s.cache.add(c, int64(len(c.slab.Bytes)))
 	} else {
 		l.tailAt = end
+		s.cache.chargeTail(l, -min(int64(end-c.start), l.tailCharged)) // it is charged as a chunk from now on
 		s.cache.add(c, int64(end-c.start))
 	}
 	s.cache.bound()

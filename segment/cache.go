@@ -8,12 +8,21 @@ import "github.com/pulsemq/pulsemq/core"
 type cache struct {
 	store          *Store
 	oldest, newest *chunk
-	bytes          int64
+	bytes          int64 // of closed chunks and of what open tails hold
+	tails          int64 // of bytes, what open tails hold
+	tailNext       int   // where evictTails goes on in the active logs
+	evicting       bool
 }
 
 const (
 	// evictLookMax bounds how many chunks one eviction looks at.
 	evictLookMax = 64
+
+	// evictTailsMax bounds the open tails that one eviction sends to their segments.
+	evictTailsMax = 8
+
+	// tailsLeast is what open tails may hold however small the budget is.
+	tailsLeast = 8 << 20
 
 	// relieveBytes is how much one relief gives up. A block of memory can serve another
 	// size only when all of its slabs are home, so it is several blocks.
@@ -65,12 +74,39 @@ func (k *cache) remove(c *chunk) {
 	c.older, c.newer = nil, nil
 }
 
-// overfull says that chunks which cannot be given up yet hold twice the budget.
-func (k *cache) overfull() bool { return k.bytes > 2*k.store.options.CacheBytes }
+// overfull says that chunks which cannot be given up yet, or open tails, hold twice the
+// budget. A few open tails are always allowed: what is appended needs one.
+func (k *cache) overfull() bool {
+	most := 2 * k.store.options.CacheBytes
+	return k.bytes-k.tails > most || k.tails > max(most, tailsLeast)
+}
+
+// chargeTail counts the memory that a log's open tail holds: that of thousands of
+// quiet partitions is most of what they take.
+func (k *cache) chargeTail(l *Log, bytes int64) {
+	l.tailCharged += bytes
+	k.tails += bytes
+	k.bytes += bytes
+}
+
+// releaseTail gives up the slab in which the log's next chunk would begin.
+func (s *Store) releaseTail(l *Log) {
+	if l.tailSlab == nil {
+		return
+	}
+	l.tailSlab.Release()
+	l.tailSlab = nil
+	s.cache.chargeTail(l, -l.tailCharged)
+}
 
 // evict gives up about n bytes of sealed chunks, oldest first, and has those that
 // are not sealed yet made durable.
 func (k *cache) evict(n int64) {
+	if k.evicting { // by a chunk that evictTails closes
+		return
+	}
+	k.evicting = true
+	defer func() { k.evicting = false }()
 	c := k.oldest
 	for looked := 0; c != nil && n > 0 && looked < evictLookMax; looked++ {
 		newer := c.newer
@@ -81,6 +117,34 @@ func (k *cache) evict(n int64) {
 			k.store.requestFlush(c.log, c.lastIndex)
 		}
 		c = newer
+	}
+	if n > 0 && c == nil {
+		k.evictTails(n)
+	}
+}
+
+// evictTails closes open tails and has them made durable, so that they can be given
+// up next: one after the other over all logs, few at a time, because each may cost
+// a segment. A partition that is busy would open its next tail at once.
+func (k *cache) evictTails(n int64) {
+	s := k.store
+	evicted := 0
+	for looked := 0; looked < min(len(s.activeList), evictLookMax) && n > 0 && evicted < evictTailsMax; looked++ {
+		if k.tailNext++; k.tailNext >= len(s.activeList) {
+			k.tailNext = 0
+		}
+		l := s.activeList[k.tailNext]
+		c := l.chunks.last()
+		if l.tailSlab == nil || l.state != logServing || l.opening != 0 || l.pending.count > 0 || c != nil && c.state == chunkOpen && c.frameOpen {
+			continue
+		}
+		if c != nil && c.state == chunkOpen {
+			s.chunkClose(c)
+			s.requestFlush(l, c.lastIndex)
+		}
+		n -= int64(len(l.tailSlab.Bytes))
+		s.releaseTail(l)
+		evicted++
 	}
 }
 

@@ -32,3 +32,68 @@ func TestCacheSeesPastQuietPartitions(t *testing.T) {
 		t.Errorf("%d bytes in the cache, its budget is %d", bytes, budget)
 	}
 }
+
+// The memory of open tails counts: when those of many quiet partitions take more
+// than the budget, some go to their segments long before the partitions are idle,
+// and what is counted is what is held.
+func TestCacheBoundsOpenTails(t *testing.T) {
+	const partitions, budget = 600, 1 << 20
+	slabs := &heldSlabs{}
+	r := newRig(t, func(o *rigOptions) {
+		o.store.CacheBytes = budget
+		o.slabs = slabs
+		o.folder.JournalFileBytes, o.folder.JournalBytes = 8<<20, 32<<20
+	})
+	r.store.Start()
+	refused := 0
+	for id := core.PartitionID(16); id < 16+partitions; id++ {
+		o := r.create(id)
+		for o.tryAppend(1, 100, core.DurabilitySync) != nil {
+			refused++
+			r.settle()
+		}
+		r.turn()
+	}
+	r.settle()
+	for range 100 {
+		r.tick(1e6) // far from idle
+	}
+	if got := r.store.Stats().CacheBytes; got > budget {
+		t.Errorf("%d bytes are counted, the budget is %d", got, budget)
+	}
+	// Groups of the journal hold slabs of their own.
+	if held := slabs.bytes - slabs.journal(r); held > budget+budget/4 {
+		t.Errorf("%d bytes are held, the budget is %d", held, budget)
+	}
+	if slabs.most > 4*budget+slabs.journal(r) {
+		t.Errorf("%d bytes were held at most", slabs.most)
+	}
+	for _, o := range r.owners {
+		if o.log.DurableOffset() != 1 {
+			t.Fatalf("partition %d: durable up to %d", o.id, o.log.DurableOffset())
+		}
+		o.check(0)
+	}
+	t.Logf("%d appends were refused, %d bytes at most", refused, slabs.most)
+}
+
+// heldSlabs counts the bytes of the slabs that are out.
+type heldSlabs struct{ bytes, most int64 }
+
+func (h *heldSlabs) Get(n int) *core.Slab {
+	slab := core.HeapSlabs{}.Get(n)
+	h.bytes += int64(len(slab.Bytes))
+	h.most = max(h.most, h.bytes)
+	return core.NewSlab(slab.Bytes, h).Issue()
+}
+
+func (h *heldSlabs) Put(s *core.Slab) { h.bytes -= int64(len(s.Bytes)) }
+
+func (h *heldSlabs) journal(r *rig) (bytes int64) {
+	for _, g := range r.store.journal.groups {
+		if g.slab != nil {
+			bytes += int64(len(g.slab.Bytes))
+		}
+	}
+	return bytes
+}

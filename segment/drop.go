@@ -50,10 +50,7 @@ func (s *Store) dropStep(l *Log) bool {
 		c := l.chunks.popFirst()
 		s.chunkFree(c)
 	}
-	if l.tailSlab != nil {
-		l.tailSlab.Release()
-		l.tailSlab = nil
-	}
+	s.releaseTail(l)
 	l.chunks, l.pending, l.segments = chunkDeque{}, pendingRing{}, nil
 	s.submitSmall(&folderRemove{store: s, dir: l.id.dir(), done: l.dropped})
 	return true

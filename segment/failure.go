@@ -129,10 +129,7 @@ func (l *Log) cutChunks(next core.Index) {
 		c.state = chunkClosed
 		l.dirtyBytes += int64(end - c.start)
 	}
-	if l.tailSlab != nil {
-		l.tailSlab.Release()
-		l.tailSlab = nil
-	}
+	s.releaseTail(l)
 }
 
 // cut shortens the chunk to the frames before an index.

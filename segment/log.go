@@ -105,7 +105,8 @@ type Log struct {
 	dirtyBytes   int64      // of closed chunks not yet handed to the writer
 	tailSlab     *core.Slab // where the next tail chunk begins, with a reference of its own
 	tailAt       int
-	tailBytes    int // size of the next tail slab
+	tailBytes    int   // size of the next tail slab
+	tailCharged  int64 // of the tail slab's bytes, those that the cache counts
 
 	writer     *writer    // nil while idle
 	flushIndex core.Index // chunks up to here are wanted in the segment

@@ -88,6 +88,7 @@ func (o Options) withDefaults() Options {
 	if o.FlushBytes <= 0 {
 		o.FlushBytes = flushBytesTailDefault
 	}
+	o.FlushBytes = min(o.FlushBytes, logDirtyBytesMax/2) // a log that is refused must have begun to flush
 	if o.RetainNanos <= 0 {
 		o.RetainNanos = retainNanosDefault
 	}

@@ -16,10 +16,7 @@ func (s *Store) flushNow(l *Log) error {
 	if c := l.chunks.last(); c != nil && c.state == chunkOpen {
 		s.chunkClose(c)
 	}
-	if l.tailSlab != nil {
-		l.tailSlab.Release()
-		l.tailSlab = nil
-	}
+	s.releaseTail(l)
 	for l.issued < l.chunks.len() {
 		c := l.chunks.at(l.issued)
 		g := l.active()

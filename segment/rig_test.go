@@ -122,7 +122,7 @@ func (r *rig) tryStart() error {
 }
 
 func rigIdentity(id core.PartitionID) LogIdentity {
-	return LogIdentity{Partition: id, Topic: core.TopicID{1, byte(id)}, Number: core.PartitionNumber(id % 3)}
+	return LogIdentity{Partition: id, Topic: core.TopicID{1, byte(id), byte(id >> 8)}, Number: core.PartitionNumber(id % 3)}
 }
 
 func (r *rig) create(id core.PartitionID) *rigOwner {
@@ -425,6 +425,11 @@ func (o *rigOwner) read(from, limit core.Offset, bytesMax int) ([]byte, error) {
 // check compares the log with its history from an offset on.
 func (o *rigOwner) check(from core.Offset) {
 	o.rig.t.Helper()
+	o.checkFrom(from, 256<<10)
+}
+
+func (o *rigOwner) checkFrom(from core.Offset, bytesMax int) {
+	o.rig.t.Helper()
 	l := o.log
 	var want []byte
 	next := l.start
@@ -437,7 +442,7 @@ func (o *rigOwner) check(from core.Offset) {
 	if len(o.history) > 0 && next != l.EndOffset() {
 		o.rig.t.Fatalf("the log ends at %d, its history at %d", l.EndOffset(), next)
 	}
-	got, err := o.read(from, l.EndOffset(), 256<<10)
+	got, err := o.read(from, l.EndOffset(), bytesMax)
 	if err != nil {
 		o.rig.t.Fatalf("read [%d, %d): %v", from, l.EndOffset(), err)
 	}

@@ -1,5 +1,11 @@
 package segment
 
+import (
+	"fmt"
+
+	"github.com/pulsemq/pulsemq/core"
+)
+
 // Stop begins a clean stop: appends are refused, everything is flushed and
 // synced, and the journal's last group says so. Keep driving the store until
 // Stopped.
@@ -23,12 +29,43 @@ func (s *Store) stopStep() {
 			idle = false
 		}
 	}
+	s.stopStuck()
 	j := s.journal
 	if !idle || j.inFlight > 0 || j.syncing || j.held != nil || j.closing != nil || !s.returnExtents() {
 		return
 	}
 	j.closing = s.closeGroup
 }
+
+// stopStuck gives frames up for which the journal has had no room for a while,
+// because the disk is full or failing: they were not acked as durable, and the stop
+// has to end.
+func (s *Store) stopStuck() {
+	j := s.journal
+	if len(s.placeList) == 0 || j.inFlight > 0 || j.syncing || j.held != nil {
+		s.stopStuckAt = s.mono + stopStuckNanos
+		return
+	}
+	if s.stopStuckAt == 0 {
+		s.stopStuckAt = s.mono + stopStuckNanos
+	}
+	if s.mono < s.stopStuckAt {
+		return
+	}
+	for i, l := range s.placeList {
+		if l.state == logServing && l.placed < l.index {
+			s.fail(l, errStopNoRoom)
+		}
+		l.inPlaceList = false
+		s.placeList[i] = nil
+	}
+	s.placeList = s.placeList[:0]
+}
+
+// stopStuckNanos is how long a stop waits for room in the journal.
+const stopStuckNanos = 1e9
+
+var errStopNoRoom = fmt.Errorf("the journal has no room, and the store is stopping: %w", core.ErrDiskFull)
 
 // closeGroup fills the last group: the clean mark, and what is known durable and
 // sealed of the logs in use, so that the next start need not find out.
@@ -61,10 +98,14 @@ func (s *Store) stopLog(l *Log) bool {
 		return false
 	}
 	if l.pending.count > 0 {
-		if l.retryAt <= s.mono {
-			s.requestSync(l)
+		// What waits for a disk that has failed gets one more try: it is stored, or it is
+		// rolled back and answered. The clean mark says that no offset is in doubt.
+		if l.retryAt > 0 {
+			l.retryAt = 0
+			s.kick(l)
 		}
-		return l.retryAt > s.mono
+		s.requestSync(l)
+		return false
 	}
 	// A tail that the journal holds stays there, unless reading it at the next start
 	// would take long.

@@ -56,7 +56,9 @@ type Store struct {
 	started  bool
 	stopping bool
 	stopped  bool
-	stats    Stats
+	// stopStuckAt is when a stop gives up the frames that find no room in the journal.
+	stopStuckAt int64
+	stats       Stats
 }
 
 // OpenStore replays a shard's journal. It blocks; shards may be opened in parallel.

@@ -15,6 +15,9 @@ func TestTailGoesToItsSegmentByItself(t *testing.T) {
 		o.store.FlushBytes = 1 << 20
 	})
 	o := r.serve(1)[0]
+	if got := (Options{FlushBytes: 1 << 40}).withDefaults().FlushBytes; got > logDirtyBytesMax/2 {
+		t.Errorf("a log may be refused before %d bytes have gathered", got)
+	}
 	const batch = 60 << 10
 	for i := range logDirtyBytesMax/batch + 8 {
 		if err := o.tryAppend(1, batch, core.DurabilitySync); err != nil {

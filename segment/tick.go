@@ -128,10 +128,7 @@ func (s *Store) rest(l *Log) bool {
 	}
 	l.chunks = chunkDeque{}
 	l.pending = pendingRing{}
-	if l.tailSlab != nil {
-		l.tailSlab.Release()
-		l.tailSlab = nil
-	}
+	s.releaseTail(l)
 	l.tailBytes = tailBytesMin
 	held := false
 	if g := l.active(); g != nil && !s.returnExtent(g) {

@@ -61,7 +61,8 @@ func (d *testDisk) open(n *node, workers core.Workers) *segment.Store {
 		d.null = n.null.disk
 		disk = d.null
 	}
-	options := segment.Options{FreeBytesLow: 1, FreeBytesHigh: 2}
+	options := n.store
+	options.FreeBytesLow, options.FreeBytesHigh = 1, 2
 	if n.null != nil {
 		options.CacheBytes = nullCacheBytes
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
 	"github.com/pulsemq/pulsemq/ring/mail"
+	"github.com/pulsemq/pulsemq/segment"
 	"github.com/pulsemq/pulsemq/segment/disk/mem"
 )
 
@@ -57,6 +58,7 @@ type node struct {
 	requests uint64
 	held     bool // disk operations do not end
 	defaults core.TopicConfig
+	store    segment.Options
 	null     *nullNode // when the disk stores nothing
 }
 
