@@ -8,7 +8,7 @@ import (
 
 var (
 	firstSeed = flag.Uint64("sim.seed", 1, "of the first run")
-	mostRuns  = flag.Int("sim.runs", 120, "how many runs")
+	mostRuns  = flag.Int("sim.runs", 40, "how many runs")
 )
 
 // testTime is after how long TestRuns begins no more runs, on a machine that is busy with other things.
@@ -17,7 +17,7 @@ const testTime = 15 * time.Second
 func TestRuns(t *testing.T) {
 	began := time.Now()
 	for i := range *mostRuns {
-		if *mostRuns == 120 && time.Since(began) > testTime {
+		if *mostRuns == 40 && time.Since(began) > testTime {
 			t.Logf("%d runs in %v", i, time.Since(began))
 			break
 		}
@@ -34,7 +34,7 @@ func check(t *testing.T, seed uint64) {
 
 // The same seed gives the same run, to the last event.
 func TestSameSeedSameTrace(t *testing.T) {
-	for seed := uint64(1); seed <= 8; seed++ {
+	for seed := uint64(1); seed <= 6; seed++ {
 		once, again := simulate(seed, false), simulate(seed, false)
 		if once.digest != again.digest || once.counts != again.counts {
 			t.Errorf("seed %d: the traces are %x and %x, after %+v and %+v", seed, once.digest, again.digest, once.counts, again.counts)
@@ -49,7 +49,7 @@ var kept = []struct {
 	found string
 }{
 	{6, "a FETCH that a shutdown had refused was answered once more"},
-	{529, "a shard's refusal of a FETCH came behind that of the shutdown"},
+	{529, "an EIO while the number of shards changed cost the journal what could not be read"},
 }
 
 func TestKeptSeeds(t *testing.T) {
