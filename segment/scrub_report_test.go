@@ -329,7 +329,9 @@ func TestScrubGoesOnAfterARestart(t *testing.T) {
 		t.Fatalf("%+v", c)
 	}
 	// A place that is damaged, or lies ahead of the clock, is as good as none.
-	r.flip(scrubPlacePath(0), FileHeaderBytes+20)
+	for _, name := range []string{scrubPlacePath(0), scrubPlacePath(0) + copySuffix} {
+		r.flip(name, FileHeaderBytes+20)
+	}
 	if c = restart(); c.endedBegan != 0 || c.passBegan != 0 {
 		t.Fatalf("%+v", c)
 	}

@@ -153,8 +153,8 @@ var recoveryMutants = []mutant{
 		Name:  "restart-voids-the-cut",
 		Rule:  "The group that opens a run names the last one accepted: what was cut then is never replayed later.",
 		File:  "segment/journal_replay.go",
-		Find:  "accepted[len(accepted)-1].Sequence > g.Synced {",
-		Put:   "false {",
+		Find:  "		case g.Sequence > known:\n",
+		Put:   "		case g.Sequence > known && false:\n",
 		Tests: []string{"segment.TestRestartVoidsWhatWasCut"},
 	},
 }

@@ -64,8 +64,6 @@ func (a *admin) insist(m proto.Message, settled func(*proto.Error) bool, done fu
 	a.next()
 }
 
-func never(*proto.Error) bool { return false }
-
 func (a *admin) trim(l *plog) {
 	w := a.world
 	before := l.logStart + w.random.Int64N(max(1, l.highWatermark-l.logStart+2))

@@ -52,8 +52,6 @@ type crossing struct {
 	from, to int32
 }
 
-func (l *ledger) logOf(t *topic, number uint32) *plog { return t.logs[number] }
-
 // find is the index of the first entry that ends behind an offset.
 func (p *plog) find(offset int64) int {
 	i, _ := slices.BinarySearchFunc(p.entries, offset, func(e *entry, at int64) int {

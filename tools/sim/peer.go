@@ -12,17 +12,16 @@ type peer struct {
 	wire  *wire
 	name  string
 
-	in        []byte
-	open      bool // HELLO was answered
-	nextID    uint64
-	asked     []*asked          // unanswered, in the order they were sent
-	byID      map[uint64]*asked // the same
-	silent    map[uint64]bool   // requests that have no answer unless they are refused
-	window    int64
-	requests  int
-	bytes     int64 // unanswered payload
-	limits    proto.Limits
-	connectAt int64
+	in       []byte
+	open     bool // HELLO was answered
+	nextID   uint64
+	asked    []*asked          // unanswered, in the order they were sent
+	byID     map[uint64]*asked // the same
+	silent   map[uint64]bool   // requests that have no answer unless they are refused
+	window   int64
+	requests int
+	bytes    int64 // unanswered payload
+	limits   proto.Limits
 
 	// ready is called when the connection serves, gone when it is lost; unanswered requests were told before.
 	ready func()
