@@ -89,10 +89,13 @@ chaos: build ## Hurt a real broker in every way this machine allows: make chaos 
 mutants: ## Take each rule out of the source in turn; its test must fail: make mutants ONLY=journal
 	@cd "$(ROOT)" && go run ./tools/mutants -run '$(ONLY)'
 
-# Where measurements keep their data while they run, how often each is taken, and where the pages go.
+# Where measurements keep their data while they run, and where the pages go.
 DIR  ?= .
-RUNS ?= 5
 OUT  ?= bench/results
+
+# How often each is taken, and how many seeds are simulated.
+bench bench-peers: RUNS ?= 5
+sim: RUNS ?= 200
 
 .PHONY: bench
 bench: build ## Measure the speed table: make bench RUNS=3 ROWS=batch-sync,single-sync DIR=/mnt/nvme OUT=results
@@ -102,8 +105,6 @@ bench: build ## Measure the speed table: make bench RUNS=3 ROWS=batch-sync,singl
 bench-peers: build ## Measure PulseMQ beside other brokers: make bench-peers RUNS=3 DIR=/mnt/nvme OUT=results
 	@cd "$(ROOT)/bench/peers" && go build -o "$(ROOT)/bin/peers" .
 	@cd "$(ROOT)" && bin/peers -programs bin -dir "$(DIR)" -runs $(RUNS) -out "$(OUT)"
-
-RUNS ?= 200
 
 .PHONY: sim
 sim: ## Simulate brokers, clients, faults from seeds: make sim SEED=7 RUNS=1
