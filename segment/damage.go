@@ -21,6 +21,7 @@ const (
 	damageOfLog     = "a log is damaged below its durable point"
 	damageOfSegment = "a sealed segment is damaged"
 	damageOfRead    = "a read met damage"
+	damageOfGap     = "stored records are missing"
 	damageOfHeader  = "a segment's header was damaged and is written again"
 	damageOfIndex   = "an index file is damaged and is made again from its segment"
 	damageOfState   = "a state file is damaged; an older one and the log stand in for it"
