@@ -21,6 +21,7 @@ const (
 	damageOfLog     = "a log is damaged below its durable point"
 	damageOfSegment = "a sealed segment is damaged"
 	damageOfRead    = "a read met damage"
+	damageOfGap     = "stored records are missing"
 	damageOfHeader  = "a segment's header was damaged and is written again"
 	damageOfIndex   = "an index file is damaged and is made again from its segment"
 	damageOfState   = "a state file is damaged; an older one and the log stand in for it"
@@ -38,8 +39,7 @@ type blemish struct {
 }
 
 // Damaged are the ranges that recovery, a read or the scrubber found missing below
-// the durable point, in ascending order and without
-// overlap. It is read-only.
+// the durable point, in ascending order and without overlap. It is read-only.
 func (l *Log) Damaged() []DamageRange { return l.damaged }
 
 // noteDamage takes a damaged range over and tells the operator, once: how says who

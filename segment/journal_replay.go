@@ -270,13 +270,13 @@ func (r *journalReplay) eachGroup(d *Folder, groups []replayGroup, each func(g *
 			open = g.file
 		}
 		body := w.view(g.position+GroupHeaderBytes, int(g.Bytes))
-		if g.whole && w.badFirst < g.end() && w.badLast >= g.position {
+		if g.mended {
+			mendBody(body, g.BodyCRC)
+		}
+		if g.whole && w.unreadable > 0 && crcOf(body) != g.BodyCRC {
 			// It was given a moment before. Without its frames the partitions would seem to end
 			// or to be damaged here, and what is not replayed is recycled.
 			return fmt.Errorf("%s: %w: %w", g.file.path, ErrUnreadable, w.err)
-		}
-		if g.mended {
-			mendBody(body, g.BodyCRC)
 		}
 		if err := each(g, body); err != nil {
 			return err

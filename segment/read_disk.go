@@ -82,9 +82,7 @@ func (l *Log) behindGap(offset core.Offset) core.Offset {
 // around: it is not found again where a start begins behind it.
 func (s *Store) missing(l *Log, start, next core.Offset, cause error) error {
 	next = max(next, start+1)
-	s.stats.Damages++
-	s.log.Error("stored records are missing", "log", l.id.String(), "offsets", fmt.Sprintf("[%d, %d)", start, next), "cause", cause)
-	l.damaged = append(l.damaged, DamageRange{Start: start, Next: next, Cause: cause})
+	s.noteDamage(l, DamageRange{Start: start, Next: next, Cause: cause}, damageOfGap)
 	return &CorruptError{Start: start, Next: next, Cause: cause}
 }
 
