@@ -77,7 +77,7 @@ func playBite(ctx context.Context, s *stage) error {
 
 // lost matches what an audit says of records that were acknowledged and are gone, what a client is told of topics that
 // were created and are gone, and what a broker says at its start that finds its data damaged.
-var lost = regexp.MustCompile(`acknowledged there was|is missing|are missing|and the log ends at|is gone|is not there|CORRUPT_RECORD|UNKNOWN_TOPIC|OFFSET_OUT_OF_RANGE|did not start`)
+var lost = regexp.MustCompile(`acknowledged there was|is missing|are missing|and the log ends at|is gone|is not there|CORRUPT_RECORD|UNKNOWN_TOPIC|PARTITION_UNAVAILABLE|OFFSET_OUT_OF_RANGE|did not start`)
 
 // play requires that the loss of power is noticed, and that it is the missing sync which it notices: the broker as it is
 // loses nothing on the same disk with the same seed, in as many rounds.
