@@ -39,8 +39,7 @@ type blemish struct {
 }
 
 // Damaged are the ranges that recovery, a read or the scrubber found missing below
-// the durable point, in ascending order and without
-// overlap. It is read-only.
+// the durable point, in ascending order and without overlap. It is read-only.
 func (l *Log) Damaged() []DamageRange { return l.damaged }
 
 // noteDamage takes a damaged range over and tells the operator, once: how says who

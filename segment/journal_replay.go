@@ -270,13 +270,13 @@ func (r *journalReplay) eachGroup(d *Folder, groups []replayGroup, each func(g *
 			open = g.file
 		}
 		body := w.view(g.position+GroupHeaderBytes, int(g.Bytes))
-		if g.whole && w.badFirst < g.end() && w.badLast >= g.position {
+		if g.mended {
+			mendBody(body, g.BodyCRC)
+		}
+		if g.whole && w.unreadable > 0 && crcOf(body) != g.BodyCRC {
 			// It was given a moment before. Without its frames the partitions would seem to end
 			// or to be damaged here, and what is not replayed is recycled.
 			return fmt.Errorf("%s: %w: %w", g.file.path, ErrUnreadable, w.err)
-		}
-		if g.mended {
-			mendBody(body, g.BodyCRC)
 		}
 		if err := each(g, body); err != nil {
 			return err
@@ -421,6 +421,16 @@ func (r *journalReplay) frame(g *replayGroup, h *FrameHeader, payload []byte, at
 			kind: h.Kind, bad: err != nil, synced: synced, mended: g.mended, file: g.file.listed.number, position: at,
 		})
 	}
+}
+
+// dead says whether a frame was discarded by a later generation.
+func (p *replayed) dead(index core.Index, generation core.Generation) bool {
+	for _, g := range p.generations {
+		if g.generation > generation && index >= g.start {
+			return true
+		}
+	}
+	return false
 }
 
 // note remembers that a file holds a record of the partition.

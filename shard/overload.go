@@ -12,6 +12,7 @@ const overloadWaitMillis = 20
 // must not allocate for each request that it refuses. They are never changed.
 var (
 	errOverloadedStore = overloaded("the shard's write queues are full")
+	errOverloadedFiles = overloaded("no file descriptors are left")
 	errOverloadedShare = overloaded("the partition holds its share of the shard's memory")
 	errOverloadedTotal = overloaded("the shard's memory for batches is full")
 	errOverloadedRead  = overloaded("the shard's memory for answers is full")

@@ -259,6 +259,8 @@ func storageError(err error) *proto.Error {
 		return errStorageFull
 	case errors.Is(err, segment.ErrStoreBusy):
 		return errOverloadedStore
+	case errors.Is(err, core.ErrDiskFiles): // such as of a look-up that needs a segment's index
+		return errOverloadedFiles
 	case errors.Is(err, segment.ErrStoreStopping):
 		return errShuttingDown
 	case errors.Is(err, segment.ErrLogDropped):

@@ -190,3 +190,14 @@ func anchors(text string) []string {
 	}
 	return names
 }
+
+// A default that stands twice is the first one, whatever the second says: `make sim` made a few runs instead of hundreds.
+func TestMakeDefaultsStandOnce(t *testing.T) {
+	seen := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^([A-Z]+)\s*\?=`).FindAllStringSubmatch(read(t, "Makefile"), -1) {
+		if seen[m[1]] {
+			t.Errorf("the Makefile gives %s a default twice; the second has no effect", m[1])
+		}
+		seen[m[1]] = true
+	}
+}

@@ -49,8 +49,6 @@ func Start(program, log string, arguments ...string) (*Process, error) {
 func Launch(program, log string, arguments ...string) (*Process, error) {
 	p := &Process{command: exec.Command(program, arguments...), log: log,
 		started: make(chan struct{}), ready: make(chan struct{}), exited: make(chan struct{})}
-	// What the tool is told by variables is not the broker's business, which would refuse them as unknown settings.
-	p.command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PULSEMQ_") })
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.command.Env = environment()
 	output, err := p.command.StderrPipe()

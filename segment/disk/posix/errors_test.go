@@ -2,6 +2,8 @@ package posix
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -53,6 +55,35 @@ func TestWriteZeros(t *testing.T) {
 	for i, b := range buf {
 		if want := i == 0 || i == size-1; (b == 1) != want {
 			t.Fatalf("byte %d is %d", i, b)
+		}
+	}
+}
+
+// An operation that the system puts off again and again fails in the end: it would hold its worker, and the stop, for ever.
+// Progress begins the count anew.
+func TestAttemptsAreBounded(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	calls := 0
+	never := func(int, []byte, int64) (int, error) { calls++; return 0, unix.EAGAIN }
+	slow := func(_ int, b []byte, _ int64) (int, error) {
+		if calls++; calls%3 != 0 {
+			return 0, unix.EINTR
+		}
+		return min(len(b), core.DiskAlignment), nil
+	}
+	for name, move := range map[string]func(attempt, *os.File, []byte, int64) (int, error){"read": read, "write": write} {
+		calls = 0
+		if n, err := move(never, file, make([]byte, core.DiskAlignment), 0); err != unix.EAGAIN || n != 0 || calls != triesMax+1 {
+			t.Errorf("%s: %d bytes, %v after %d attempts", name, n, err, calls)
+		}
+		calls = 0
+		const pages = triesMax
+		if n, err := move(slow, file, make([]byte, pages*core.DiskAlignment), 0); err != nil || n != pages*core.DiskAlignment {
+			t.Errorf("%s: %d bytes, %v of one that gets on slowly", name, n, err)
 		}
 	}
 }

@@ -29,9 +29,9 @@ func (f *Folder) Execute(op *core.DiskOp, file *os.File) *os.File {
 	case core.DiskClose:
 		err = file.Close()
 	case core.DiskRead:
-		op.N, err = read(file, op.Buf, op.Offset)
+		op.N, err = read(unix.Pread, file, op.Buf, op.Offset)
 	case core.DiskWrite:
-		op.N, err = write(file, op.Buf, op.Offset)
+		op.N, err = write(unix.Pwrite, file, op.Buf, op.Offset)
 	case core.DiskSync:
 		err = syncData(file)
 	case core.DiskAllocate:
@@ -63,21 +63,32 @@ func Operating(op *core.DiskOp, err error) error {
 	return fmt.Errorf("disk: %s file %d at %d: %w", op.Kind, op.File, op.Offset, operating(err))
 }
 
+// triesMax bounds the attempts at something that get nowhere, before the failure is believed.
+const triesMax = 1000
+
+// attempt is pread or pwrite.
+type attempt func(fd int, buf []byte, offset int64) (int, error)
+
+// passes says whether an error of the system asks for another attempt.
+func passes(err error, tries int) bool {
+	return (err == unix.EINTR || err == unix.EAGAIN) && tries < triesMax
+}
+
 // read fills buf as far as the file reaches. The system may return less in the
 // middle of a file; only a return of nothing is the end.
-func read(file *os.File, buf []byte, offset int64) (int, error) {
+func read(pread attempt, file *os.File, buf []byte, offset int64) (int, error) {
 	done := 0
-	for done < len(buf) {
-		n, err := unix.Pread(int(file.Fd()), buf[done:], offset+int64(done))
+	for tries := 0; done < len(buf); tries++ {
+		n, err := pread(int(file.Fd()), buf[done:], offset+int64(done))
 		switch {
-		case err == unix.EINTR || err == unix.EAGAIN:
+		case passes(err, tries):
 			continue
 		case err != nil:
 			return done, err
 		case n == 0:
 			return done, nil
 		}
-		done += n
+		done, tries = done+n, 0
 		if n%core.DiskAlignment != 0 {
 			return done, nil // an unaligned rest is the file's end, and cannot be read on with O_DIRECT
 		}
@@ -85,17 +96,14 @@ func read(file *os.File, buf []byte, offset int64) (int, error) {
 	return done, nil
 }
 
-// triesMax bounds the attempts at something that get nowhere.
-const triesMax = 1000
-
 // write stores all of buf. A write that was stored in part goes on behind the whole
 // pages of it, as it does with io_uring; why it was short shows then.
-func write(file *os.File, buf []byte, offset int64) (int, error) {
+func write(pwrite attempt, file *os.File, buf []byte, offset int64) (int, error) {
 	done, stored := 0, 0
 	for tries := 0; ; tries++ {
-		n, err := unix.Pwrite(int(file.Fd()), buf[done:], offset+int64(done))
+		n, err := pwrite(int(file.Fd()), buf[done:], offset+int64(done))
 		switch {
-		case err == unix.EINTR || err == unix.EAGAIN:
+		case passes(err, tries):
 			continue
 		case err != nil:
 			return stored, err
