@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -107,7 +108,7 @@ func (s *Store) compactEnded(job *Compaction) {
 	if job.Err == nil {
 		s.stats.CompactRemoved += uint64(job.Stats.RecordsRead - job.Stats.RecordsKept)
 	}
-	if job.Err != nil {
+	if job.Err != nil && !errors.Is(job.Err, ErrCompactionStopped) { // a stop of the broker is no failure
 		s.stats.CompactFailures++
 		s.log.Warn("a compaction failed; nothing has changed", "log", l.id.String(), "error", job.Err)
 	}

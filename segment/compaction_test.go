@@ -3,6 +3,8 @@ package segment
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -128,6 +130,33 @@ func TestStoreCompacts(t *testing.T) {
 				check("after the start")
 			}
 		})
+	}
+}
+
+// A pass that a stop of the store ends is no failure of it.
+func TestStoppedCompactionIsNoFailure(t *testing.T) {
+	var out bytes.Buffer
+	r := newRig(t, func(o *rigOptions) {
+		o.log = LogOptions{Durability: core.DurabilitySync, SegmentBytes: 64 << 10, Compact: true}
+		o.store.StateBytes = 16 << 10
+		o.said = slog.New(slog.NewTextHandler(&out, nil))
+	})
+	o := r.serve(16)[0]
+	for i := 0; r.store.compactor.job == nil; i++ {
+		if i > 10_000 {
+			t.Fatal("no compaction begins")
+		}
+		o.appendKeyed(fmt.Sprint("key-", i%10), make([]byte, 400))
+		r.turn()
+		r.clock.advance(1e9)
+		r.store.Tick(r.clock.mono)
+	}
+	r.stop()
+	if stats := r.store.Stats(); stats.Compactions != 1 || stats.CompactFailures != 0 || stats.CompactWritten != 0 {
+		t.Errorf("%d passes, %d failed, %d bytes written", stats.Compactions, stats.CompactFailures, stats.CompactWritten)
+	}
+	if strings.Contains(out.String(), "level=WARN") {
+		t.Error(out.String())
 	}
 }
 

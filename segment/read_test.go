@@ -1,7 +1,10 @@
 package segment
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
+	"slices"
 	"testing"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -26,6 +29,49 @@ func TestReadOfSmallAndLargeBatchesFromDisk(t *testing.T) {
 	o.check(0)
 	if r.store.Stats().ReadsDisk == 0 {
 		t.Error("the records did not come from the disk")
+	}
+}
+
+// Segments that somebody removed are damage like any other, in whatever order readers come upon it: each stretch is told
+// once, with its time, and ranges stay in order and apart.
+func TestRemovedSegmentsAreToldOnce(t *testing.T) {
+	var out bytes.Buffer
+	r, o := stateRig(t)
+	r.tick(2e9)
+	r.stop()
+	r.options.said = slog.New(slog.NewTextHandler(&out, nil))
+	if len(o.log.segments) < 6 {
+		t.Fatalf("%d segments", len(o.log.segments))
+	}
+	var want [][2]core.Offset
+	for _, i := range []int{1, 3} {
+		want = append(want, [2]core.Offset{o.log.segments[i].header.BaseOffset, o.log.segments[i+1].header.BaseOffset})
+		if err := r.fs.Remove(o.log.segments[i].stem() + LogExtension); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.start()
+	o = r.open(16)
+	r.store.Start()
+	for range 2 {
+		for at := o.log.EndOffset() - 1; at >= 0; at-- { // readers come upon the end of each stretch first
+			_, err := o.read(at, at+1, 1<<20)
+			var corrupt *CorruptError
+			gone := slices.ContainsFunc(want, func(w [2]core.Offset) bool { return w[0] <= at && at < w[1] })
+			if gone != errors.As(err, &corrupt) || !gone && err != nil {
+				t.Fatalf("offset %d: %v", at, err)
+			}
+		}
+	}
+	var got [][2]core.Offset
+	for _, d := range o.log.Damaged() {
+		got = append(got, [2]core.Offset{d.Start, d.Next})
+		if d.Found != r.store.wall {
+			t.Errorf("[%d, %d) was found at %d, and it is %d", d.Start, d.Next, d.Found, r.store.wall)
+		}
+	}
+	if !slices.Equal(got, want) || r.store.Stats().Damages != 2 {
+		t.Errorf("damaged are %v, and %d are counted; want %v", got, r.store.Stats().Damages, want)
 	}
 }
 

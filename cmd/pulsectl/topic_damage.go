@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,7 +75,7 @@ func (s *session) printDamages(found []damage) error {
 	}
 	rows := make([][]string, 0, len(found))
 	for _, d := range found {
-		rows = append(rows, []string{d.Topic, strconv.FormatUint(uint64(d.Partition), 10), fmt.Sprintf("[%d, %d)", d.BaseOffset, d.NextOffset), d.Found, d.File, d.Problem})
+		rows = append(rows, []string{d.Topic, strconv.FormatUint(uint64(d.Partition), 10), fmt.Sprintf("[%d, %d)", d.BaseOffset, d.NextOffset), d.Found, cmp.Or(d.File, "-"), d.Problem})
 		if d.Unlisted > 0 {
 			rows = append(rows, []string{d.Topic, strconv.FormatUint(uint64(d.Partition), 10), fmt.Sprintf("and %d more", d.Unlisted), "", "", ""})
 		}
