@@ -89,25 +89,26 @@ chaos: build ## Hurt a real broker in every way this machine allows: make chaos 
 mutants: ## Take each rule out of the source in turn; its test must fail: make mutants ONLY=journal
 	@cd "$(ROOT)" && go run ./tools/mutants -run '$(ONLY)'
 
-# How often something is done: measurements 5 times, simulations 200.
-RUNS ?=
-
 # Where measurements keep their data while they run, and where the pages go.
-DIR ?= .
-OUT ?= bench/results
+DIR  ?= .
+OUT  ?= bench/results
+
+# How often each is taken, and how many seeds are simulated.
+bench bench-peers: RUNS ?= 5
+sim: RUNS ?= 200
 
 .PHONY: bench
 bench: build ## Measure the speed table: make bench RUNS=3 ROWS=batch-sync,single-sync DIR=/mnt/nvme OUT=results
-	@cd "$(ROOT)" && bin/pulsebench table --dir "$(DIR)" --runs $(or $(RUNS),5) --out "$(OUT)" $(if $(ROWS),--rows $(ROWS))
+	@cd "$(ROOT)" && bin/pulsebench table --dir "$(DIR)" --runs $(RUNS) --out "$(OUT)" $(if $(ROWS),--rows $(ROWS))
 
 .PHONY: bench-peers
 bench-peers: build ## Measure PulseMQ beside other brokers: make bench-peers RUNS=3 DIR=/mnt/nvme OUT=results
 	@cd "$(ROOT)/bench/peers" && go build -o "$(ROOT)/bin/peers" .
-	@cd "$(ROOT)" && bin/peers -programs bin -dir "$(DIR)" -runs $(or $(RUNS),5) -out "$(OUT)"
+	@cd "$(ROOT)" && bin/peers -programs bin -dir "$(DIR)" -runs $(RUNS) -out "$(OUT)"
 
 .PHONY: sim
 sim: ## Simulate brokers, clients, faults from seeds: make sim SEED=7 RUNS=1
-	@cd "$(ROOT)" && go run ./tools/sim -seed $(SEED) -runs $(or $(RUNS),200)
+	@cd "$(ROOT)" && go run ./tools/sim -seed $(SEED) -runs $(RUNS)
 
 .PHONY: clean
 clean: ## Remove what was built; data folders stay

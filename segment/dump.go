@@ -156,6 +156,11 @@ func dumpJournal(f core.File, size int64, name string, r *Report) {
 				follows(h)
 			}
 			r.add(line)
+			if errors.Is(err, ErrFramePayload) {
+				at := start + int64(position)
+				r.damage(DamageLine{File: name, Start: at, End: at + FrameHeaderBytes + int64(h.Bytes), What: err.Error(), Partition: h.Partition,
+					IndexFirst: h.Index, IndexNext: h.Index + 1})
+			}
 			return nil
 		}); err != nil {
 			r.damage(DamageLine{File: name, Start: s.Position, End: s.End, What: err.Error()})

@@ -1,8 +1,11 @@
 package segment
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -220,6 +223,32 @@ func TestFailureTakesTheStateWithIt(t *testing.T) {
 		t.Error("no state is written any more")
 	}
 	r.stop()
+}
+
+// A state that cannot be written is tried again and again, and told once; it is told anew when one has been written since.
+func TestStateFailureIsToldOnce(t *testing.T) {
+	var out bytes.Buffer
+	r := newRig(t, func(o *rigOptions) {
+		o.store.StateBytes = 1 << 10
+		o.said = slog.New(slog.NewTextHandler(&out, nil))
+	})
+	o := r.serve(1)[0]
+	for round := 1; round <= 2; round++ {
+		fault := r.fs.Inject(&mem.Fault{Path: "*" + StateExtension + ".new", Count: -1})
+		o.append(1, 4000)
+		r.settle()
+		for range 20 {
+			r.tick(2e9)
+		}
+		if told := strings.Count(out.String(), "a state file could not be written"); fault.Hits() < 5 || told != round {
+			t.Fatalf("round %d: failed %d times, told %d times: %s", round, fault.Hits(), told, out.String())
+		}
+		r.fs.ClearFaults()
+		r.tick(2e9)
+		if r.store.Stats().StatesWritten != uint64(round) {
+			t.Fatalf("round %d: %d states are written", round, r.store.Stats().StatesWritten)
+		}
+	}
 }
 
 // An extent that cannot be had, as on a full disk, and a file that cannot be opened leave no hole in the segment, no

@@ -423,6 +423,16 @@ func (r *journalReplay) frame(g *replayGroup, h *FrameHeader, payload []byte, at
 	}
 }
 
+// dead says whether a frame was discarded by a later generation.
+func (p *replayed) dead(index core.Index, generation core.Generation) bool {
+	for _, g := range p.generations {
+		if g.generation > generation && index >= g.start {
+			return true
+		}
+	}
+	return false
+}
+
 // note remembers that a file holds a record of the partition.
 func (p *replayed) note(file uint32) {
 	if n := len(p.records); n == 0 || p.records[n-1] != file {

@@ -248,11 +248,14 @@ func (s *JournalScanner) resync(cause error) (int64, GroupHeader, error) {
 
 // EachFrame calls each for the frames of a group's body, in order, with their
 // place in the body. A frame that this build does not know comes with
-// ErrFrameUnknown and no payload: it stops its own partition, not the others.
+// ErrFrameUnknown and no payload: it stops its own partition, not the others. One
+// whose payload is hurt comes with ErrFramePayload and none either: a group that a
+// change of the number of shards wrote is whole, also around frames that were
+// damaged before.
 func EachFrame(body []byte, each func(position int, h *FrameHeader, payload []byte, err error) error) error {
 	for position := 0; position < len(body); {
 		h, payload, err := ParseFrame(body[position:])
-		if err != nil && !errors.Is(err, ErrFrameUnknown) {
+		if err != nil && !errors.Is(err, ErrFrameUnknown) && !errors.Is(err, ErrFramePayload) {
 			return fmt.Errorf("frame at %d of a group's body: %w", position, err)
 		}
 		if int64(position)+FrameHeaderBytes+int64(h.Bytes) > int64(len(body)) {

@@ -125,6 +125,9 @@ func copyJournal(old *Folder, shard core.ShardID, r *journalReplay, copies []*jo
 				return err
 			}
 		}
+		if r.damages > 0 {
+			p.keepSynced(id)
+		}
 		if p.checked {
 			payload := AppendCheckpoint(nil, &p.checkpoint)
 			h := FrameHeader{Kind: FrameCheckpoint, Bytes: uint32(len(payload)), PayloadCRC: crcOf(payload)}
@@ -151,6 +154,18 @@ func copyJournal(old *Folder, shard core.ShardID, r *journalReplay, copies []*jo
 		}
 	}
 	return nil
+}
+
+// keepSynced has the checkpoint call durable what a damaged journal had synced. The
+// journal to which the frames are moved is whole: nothing in it would say that a frame
+// which is missing before them was lost, and the log would be cut there.
+func (p *replayed) keepSynced(id core.PartitionID) {
+	for i := range p.frames {
+		if f := &p.frames[i]; f.synced && !p.dead(f.index, f.generation) && f.index > p.checkpoint.Durable {
+			p.checkpoint.Partition, p.checkpoint.Durable = id, f.index
+			p.checked = true
+		}
+	}
 }
 
 // raw is the frame's bytes as they stand in the file, good or bad.

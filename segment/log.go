@@ -129,6 +129,7 @@ type Log struct {
 	stateTerm       core.Term
 	stateGeneration core.Generation
 	stateRetryAt    int64
+	stateFailing    bool // the last write of one failed, and was told
 
 	retainAt       int64       // monotonic, of the next look for old segments
 	verifiedAt     int64       // wall clock: what was sealed then has been read again since; 0 unknown

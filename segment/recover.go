@@ -306,7 +306,7 @@ func (r *recovery) findState() error {
 // usable says whether the log can go on from a state. One whose segment is gone, or
 // cut short, still says that everything up to it was durable.
 func (r *recovery) usable(st *State) bool {
-	if r.dead(st.Index, st.Generation) {
+	if r.found.dead(st.Index, st.Generation) {
 		return false
 	}
 	r.noteDurable(st.Index, st.NextOffset)
@@ -321,16 +321,6 @@ func (l *Log) segmentNumbered(n core.SegmentNumber) *segment {
 		}
 	}
 	return nil
-}
-
-// dead says whether a frame was discarded by a later generation.
-func (r *recovery) dead(index core.Index, generation core.Generation) bool {
-	for _, g := range r.found.generations {
-		if g.generation > generation && index >= g.start {
-			return true
-		}
-	}
-	return false
 }
 
 func (r *recovery) noteDurable(index core.Index, next core.Offset) {

@@ -19,7 +19,7 @@ func (r *recovery) merge() error {
 	}
 	live := r.frames[:0]
 	for _, f := range r.frames {
-		if f.index > base && !r.dead(f.index, f.generation) {
+		if f.index > base && !r.found.dead(f.index, f.generation) {
 			live = append(live, f)
 		} else if f.index > base && f.segment != nil {
 			r.tail[f.segment] = true

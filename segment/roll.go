@@ -1,8 +1,10 @@
 package segment
 
 import (
+	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 
 	"github.com/pulsemq/pulsemq/core"
 )
@@ -130,12 +132,18 @@ func (s *Store) writeState(l *Log, c *chunk) {
 			return
 		}
 		if w.Err != nil {
-			s.log.Warn("a state file could not be written", "log", l.id.String(), "error", w.Err)
+			level := slog.LevelWarn
+			if l.stateFailing {
+				level = slog.LevelDebug // told already: on a full disk it is tried every second
+			}
+			l.stateFailing = true
+			s.log.Log(context.Background(), level, "a state file could not be written; it is tried again", "log", l.id.String(), "error", w.Err)
 			l.stateBytes = s.options.StateBytes
 			l.stateRetryAt = s.mono + writerRetryNanos
 			return
 		}
 		s.stats.StatesWritten++
+		l.stateFailing = false
 		l.stateIndex = w.State.Index
 		g.statePoint, g.stateVerified = w.State.Index, true
 		l.forgetBlemish(w.Path())

@@ -3,6 +3,7 @@ package shard
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -128,13 +129,35 @@ func TestProduceRefuses(t *testing.T) {
 	}
 }
 
+// A record in seconds instead of milliseconds is old and kept; one further ahead than
+// the topic allows, or in microseconds, would pin its segment and is refused.
 func TestTimestampBounds(t *testing.T) {
 	n := newNode(t, 1)
 	id := n.create("t", 1).Partitions[0].ID
-	now := n.clock.wall / int64(time.Millisecond)
-	for _, ms := range []int64{now + 3_600_000, 1, now} {
-		if a := n.one(n.produceRequest(id, batchSpec{records: 1, timestamp: ms, producer: -1})); a.Err != nil {
-			t.Errorf("time %d: %v", ms, a.Err)
+	now, ahead := n.clock.wall/int64(time.Millisecond), testConfig.TimestampAheadMax.Milliseconds()
+	stored := core.Offset(0)
+	for _, c := range []struct {
+		name    string
+		ms      int64
+		refused bool
+	}{
+		{"now", now, false},
+		{"in seconds", now / 1000, false},
+		{"as far ahead as is allowed", now + ahead, false},
+		{"one further ahead", now + ahead + 1, true},
+		{"a year ahead", now + (365 * 24 * time.Hour).Milliseconds(), true},
+		{"in microseconds", now * 1000, true},
+		{"at the end of all time", math.MaxInt64, true},
+	} {
+		a := n.one(n.produceRequest(id, batchSpec{records: 1, timestamp: c.ms, producer: -1}))
+		if !c.refused {
+			stored++
+		}
+		if refused := a.Err != nil && a.Err.Code == proto.CodeInvalidTimestamp; refused != c.refused || !refused && a.Err != nil {
+			t.Errorf("%s, %d ms: %v", c.name, c.ms, a.Err)
+		}
+		if end := n.machines[0].partitions[id].log.EndOffset(); end != stored {
+			t.Fatalf("%s: the log ends at %d, want %d", c.name, end, stored)
 		}
 	}
 }

@@ -360,7 +360,7 @@ func (p *Producer) endClose(err error) error {
 	for _, t := range all {
 		for _, q := range *t.queues.Load() {
 			q.mu.Lock()
-			q.failAll(fmt.Errorf("%w before it was acknowledged: it may be stored", ErrClosed))
+			q.failEach(q.closed)
 			q.mu.Unlock()
 		}
 	}

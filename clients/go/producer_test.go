@@ -462,6 +462,34 @@ func TestCloseUnderStalledBroker(t *testing.T) {
 	}
 }
 
+// A message that Close gives up on says what kept it, as one does whose time is up.
+func TestCloseSaysWhatKeptTheMessage(t *testing.T) {
+	c := fake(t, 1)
+	c.Create("t", 1)
+	var refused atomic.Int32
+	c.SetFault(func(m proto.Message) fakebroker.Fault {
+		if _, ok := m.(*proto.ProduceRequest); ok {
+			refused.Add(1)
+			return fakebroker.Fault{Refuse: &proto.Error{Code: proto.CodeStorageFull, Text: "full"}}
+		}
+		return fakebroker.Fault{}
+	})
+	p := producer(t, connect(t, c), ProducerRetry(time.Millisecond, 2*time.Millisecond))
+	result := make(chan error, 1)
+	if err := p.SendAsync(within(t), &Message{Topic: "t"}, func(_ Result, err error) { result <- err }); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it is refused twice", func() bool { return refused.Load() > 1 })
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := p.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Close: %v", err)
+	}
+	if err := <-result; !errors.Is(err, ErrClosed) || !errors.Is(err, ErrStorageFull) {
+		t.Errorf("the message: %v", err)
+	}
+}
+
 func TestTopicRecreated(t *testing.T) {
 	c := fake(t, 1)
 	c.Create("t", 2)

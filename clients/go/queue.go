@@ -133,6 +133,16 @@ func (q *queue) endInFlight(fate func(*batch) error) {
 }
 
 func (q *queue) timeout(b *batch) error {
+	return q.unacknowledged(b, fmt.Errorf("%w of %v", ErrDeliveryTimeout, q.producer.config.deliveryTimeout))
+}
+
+// closed is the result of a message that Close gave up on.
+func (q *queue) closed(b *batch) error {
+	return q.unacknowledged(b, fmt.Errorf("%w before it was acknowledged", ErrClosed))
+}
+
+// unacknowledged says why a message has no acknowledgement: what ended the waiting, how far the message came, and what kept it.
+func (q *queue) unacknowledged(b *batch, end error) error {
 	cause := q.lastErr // what keeps it now
 	if cause == nil {
 		cause = b.cause
@@ -145,9 +155,9 @@ func (q *queue) timeout(b *batch) error {
 		cause = errors.New("the broker has not answered")
 	}
 	if cause == nil {
-		return fmt.Errorf("%w of %v: %s", ErrDeliveryTimeout, q.producer.config.deliveryTimeout, state)
+		return fmt.Errorf("%w: %s", end, state)
 	}
-	return fmt.Errorf("%w of %v: %s: %w", ErrDeliveryTimeout, q.producer.config.deliveryTimeout, state, cause)
+	return fmt.Errorf("%w: %s: %w", end, state, cause)
 }
 
 // next is when step has something to do of its own accord.
@@ -382,15 +392,18 @@ func (q *queue) retryLater(now time.Time, err error) {
 }
 
 // failAll gives up everything.
-func (q *queue) failAll(err error) {
-	q.endInFlight(func(*batch) error { return err })
+func (q *queue) failAll(err error) { q.failEach(func(*batch) error { return err }) }
+
+// failEach gives up every batch for what fate says of it.
+func (q *queue) failEach(fate func(*batch) error) {
+	q.endInFlight(fate)
 	for i, b := range q.ready {
-		q.finish(b, err)
+		q.finish(b, fate(b))
 		q.ready[i] = nil
 	}
 	q.ready = q.ready[:0]
 	if q.open != nil {
-		q.finish(q.open, err)
+		q.finish(q.open, fate(q.open))
 		q.open = nil
 	}
 }

@@ -74,7 +74,7 @@ damaged; --force reads it all the same. It exits with 1 when there is damage.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			folder, err := posix.OpenFolder(args[0], posix.FolderOptions{Lock: !force})
 			if errors.Is(err, posix.ErrLocked) {
-				return fmt.Errorf("%w; stop the broker first, or read it all the same with --force", err)
+				return fmt.Errorf("%w, or read it all the same with --force", err)
 			}
 			if err != nil {
 				return err

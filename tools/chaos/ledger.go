@@ -22,6 +22,7 @@ type ledger struct {
 	crashes int               // how often a suffix may have gone
 	faults  []string          // what was noticed while sending
 	hurt    bool              // bytes at rest were changed: what lies in gaps may be gone
+	rotted  int               // how many bits of its segments were changed
 	gaps    []gap             // what the broker called damaged, at the last read
 }
 

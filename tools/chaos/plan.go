@@ -50,6 +50,7 @@ type plan struct {
 	shards  int             // of the broker that runs
 	driver  string          // its disk's
 	played  map[string]int  // how often each fault was played
+	began   int             // how many rounds were begun
 }
 
 func (p *plan) run(ctx context.Context) (err error) {
@@ -73,9 +74,13 @@ func (p *plan) run(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, p.disk.unmount()) }()
 	}
 	defer func() {
-		if p.process != nil {
-			p.process.Destroy()
+		if p.process == nil {
+			return
 		}
+		if err != nil {
+			p.keepMetrics()
+		}
+		p.process.Destroy()
 	}()
 	if err := p.start(); err != nil {
 		return err
@@ -92,6 +97,7 @@ func (p *plan) run(ctx context.Context) (err error) {
 	}
 	p.cast.powerCut = slices.ContainsFunc(p.faults, func(f string) bool { return f == "power" || diskFaultOf(f) != nil })
 	for round := range p.rounds {
+		p.began = round + 1
 		if round%roundsPerCast == 0 || p.cast.hurt() {
 			if err := p.recast(ctx, round); err != nil {
 				return fmt.Errorf("round %d: %w", round, err)
@@ -114,6 +120,16 @@ func (p *plan) run(ctx context.Context) (err error) {
 	last := p.process
 	p.process = nil
 	return last.Terminate()
+}
+
+// keepMetrics writes what the broker says of itself beside its log, for whoever looks at why a round failed.
+func (p *plan) keepMetrics() {
+	if p.process.Alive() != nil || p.process.Admin == "" {
+		return
+	}
+	if status, text, err := (&broker{Process: p.process}).page("/metrics"); err == nil && status == 200 {
+		_ = os.WriteFile(filepath.Join(p.folder, "metrics.txt"), []byte(text), 0o600)
+	}
 }
 
 func (p *plan) recast(ctx context.Context, round int) error {
