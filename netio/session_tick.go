@@ -24,7 +24,7 @@ func (s *Session) tick() {
 		case s.midFrame() && r.now-s.in.begun >= s.frameTime():
 			// One that sends a byte now and then is never silent, and holds as much.
 			s.end(0, proto.CodeConnectionIdle.Errorf("a request of %d bytes has not come whole in %v: %d bytes a second are the least",
-				s.in.header.PayloadBytes(), time.Duration(s.frameTime()), frameBytesPerSecondMin))
+				s.frameBytes(), time.Duration(s.frameTime()), frameBytesPerSecondMin))
 		case silence >= settings.IdleTimeout:
 			s.end(0, proto.CodeConnectionIdle.Errorf("nothing was received for %v", time.Duration(silence)))
 		case silence >= settings.Keepalive && !s.pinged && !s.midFrame():
@@ -65,13 +65,17 @@ func (s *Session) midFrame() bool { return s.in.phase != phaseHeader || s.in.hel
 // frameBytesPerSecondMin is how fast a request has to come at the least, on average.
 const frameBytesPerSecondMin = 4 << 10
 
+// frameBytes is how long the request is that has begun, as far as its header has come.
+func (s *Session) frameBytes() int64 {
+	if s.in.phase == phaseHeader {
+		return proto.FrameHeaderBytes
+	}
+	return proto.FrameHeaderBytes + int64(s.in.header.PayloadBytes())
+}
+
 // frameTime is how long the request that has begun may take to come whole.
 func (s *Session) frameTime() int64 {
-	bytes := int64(proto.FrameHeaderBytes)
-	if s.in.phase != phaseHeader {
-		bytes += int64(s.in.header.PayloadBytes())
-	}
-	return s.reactor.settings.HandshakeTimeout + bytes*int64(time.Second)/frameBytesPerSecondMin
+	return s.reactor.settings.HandshakeTimeout + s.frameBytes()*int64(time.Second)/frameBytesPerSecondMin
 }
 
 // tickBlocked ends a connection whose client takes nothing of what it is sent.

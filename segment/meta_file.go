@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 )
 
@@ -41,7 +40,7 @@ func parseMetaFile(b []byte) (FileHeader, []byte, error) {
 		return h, nil, fmt.Errorf("%w: %v of %d bytes where a file of meta/ is expected", ErrFileHeader, h.Kind, len(b))
 	}
 	body := b[FileHeaderBytes : len(b)-4]
-	if binary.BigEndian.Uint32(b[len(b)-4:]) != crc32.Checksum(body, castagnoli) {
+	if binary.BigEndian.Uint32(b[len(b)-4:]) != crcOf(body) {
 		return h, nil, errors.New("file of meta/: checksum mismatch")
 	}
 	return h, body, nil
@@ -67,9 +66,9 @@ func (d *Folder) putMeta(name string, b []byte) error {
 	return d.fs.SyncDir(MetaDir)
 }
 
-// readMeta reads a file of meta/, or its copy when the file is damaged. A file that
+// readMeta reads a file of meta/, or its copy when the file is damaged: bad says how. A file that
 // is missing is not made up for: somebody has taken it away.
-func (d *Folder) readMeta(name string) (b []byte, copied error, err error) {
+func (d *Folder) readMeta(name string) (b []byte, bad, err error) {
 	b, err = readFile(d.fs, name, metaFileBytesMax)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, err
@@ -80,7 +79,7 @@ func (d *Folder) readMeta(name string) (b []byte, copied error, err error) {
 	if err == nil {
 		return b, nil, nil
 	}
-	bad := fmt.Errorf("%w: %s: %w", ErrLayout, name, err)
+	bad = fmt.Errorf("%w: %s: %w", ErrLayout, name, err)
 	b, err = readFile(d.fs, name+copySuffix, metaFileBytesMax)
 	if err == nil {
 		_, _, err = parseMetaFile(b)

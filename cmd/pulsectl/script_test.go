@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/pulsemq/pulsemq/tools/process"
 )
 
 // The scripts in testdata run pulsectl against a real broker: a process of its
@@ -118,6 +120,7 @@ func (b *scriptBroker) start(flags []string) (readyLine, error) {
 	args := append([]string{"--data-dir", b.data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--set", "storage.journal-size=16MiB",
 		"--set", "storage.journal-file-size=4MiB", "--set", "storage.min-free=1MiB"}, flags...)
 	b.cmd = exec.Command(b.program, args...)
+	b.cmd.Env = process.Environment()
 	stderr, err := b.cmd.StderrPipe()
 	if err != nil {
 		return readyLine{}, err

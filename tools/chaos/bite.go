@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +9,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/pulsemq/pulsemq/tools/overlay"
 )
 
 // biteRounds bounds how many rounds may pass before the loss shows.
@@ -18,27 +19,24 @@ const biteRounds = 10
 // bite is a broker that forgets to make something durable: a text of the source is taken out. What loses power under it
 // has to find acknowledged records lost, or the tests that never do prove nothing.
 type bite struct {
-	name    string
-	strict  bool // on a disk where only the sync of a folder makes names durable
-	changes []biteChange
+	name   string
+	strict bool // on a disk where only the sync of a folder makes names durable
+	edits  []overlay.Edit
 }
 
-// biteChange takes a text out of a file. It occurs there exactly once.
-type biteChange struct{ file, find, put string }
-
 var bites = []bite{
-	{name: "no fdatasync", changes: []biteChange{
-		{"segment/disk/uring/run.go", "entry.PrepOperation(iouring.IORING_OP_FSYNC, fd, 0, 0, 0)\n\t\tentry.SetOpFlags(iouring.IORING_FSYNC_DATASYNC)", "entry.PrepOperation(iouring.IORING_OP_NOP, fd, 0, 0, 0)"},
-		{"segment/disk/posix/execute.go", "err = syncData(file)", "err = nil"},
+	{name: "no fdatasync", edits: []overlay.Edit{
+		{File: "segment/disk/uring/run.go", Find: "entry.PrepOperation(iouring.IORING_OP_FSYNC, fd, 0, 0, 0)\n\t\tentry.SetOpFlags(iouring.IORING_FSYNC_DATASYNC)", Put: "entry.PrepOperation(iouring.IORING_OP_NOP, fd, 0, 0, 0)"},
+		{File: "segment/disk/posix/execute.go", Find: "err = syncData(file)", Put: "err = nil"},
 	}},
-	{name: "no fdatasync of segments", changes: []biteChange{
-		{"segment/writer.go", "\tif w.sync {\n\t\tw.add(core.DiskOp{Kind: core.DiskSync, File: g.file})\n\t}\n\ts.submitChain(w)", "\ts.submitChain(w)"},
+	{name: "no fdatasync of segments", edits: []overlay.Edit{
+		{File: "segment/writer.go", Find: "\tif w.sync {\n\t\tw.add(core.DiskOp{Kind: core.DiskSync, File: g.file})\n\t}\n\ts.submitChain(w)", Put: "\ts.submitChain(w)"},
 	}},
-	{name: "no sync of a new segment's folder", strict: true, changes: []biteChange{
-		{"segment/writer.go", "w.add(core.DiskOp{Kind: core.DiskSyncDir, Path: w.log.id.dir()})", ""},
+	{name: "no sync of a new segment's folder", strict: true, edits: []overlay.Edit{
+		{File: "segment/writer.go", Find: "w.add(core.DiskOp{Kind: core.DiskSyncDir, Path: w.log.id.dir()})", Put: ""},
 	}},
-	{name: "no sync of any folder", strict: true, changes: []biteChange{
-		{"segment/disk/posix/folder.go", "err = folder.Sync()", ""},
+	{name: "no sync of any folder", strict: true, edits: []overlay.Edit{
+		{File: "segment/disk/posix/folder.go", Find: "err = folder.Sync()", Put: ""},
 	}},
 }
 
@@ -46,20 +44,14 @@ var biteScenario = scenario{name: "bite", what: "the loss of power finds what a 
 
 // lackBite says why such brokers cannot be built and tried here.
 func lackBite(s *stage) error {
-	if _, err := sourceRoot(); err != nil {
+	if _, err := overlay.Root(context.Background()); err != nil {
 		return fmt.Errorf("building a broker that does not sync needs the go command and the source: %w", err)
 	}
 	return lackForgetful(s)
 }
 
-// sourceRoot is the folder of the broker's module, when this runs inside of it.
-func sourceRoot() (string, error) {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/pulsemq/pulsemq").Output()
-	return strings.TrimSpace(string(out)), err
-}
-
 func playBite(ctx context.Context, s *stage) error {
-	root, err := sourceRoot()
+	root, err := overlay.Root(ctx)
 	if err != nil {
 		return err
 	}
@@ -115,39 +107,13 @@ func (b *bite) plan(s *stage, program, folder string, rounds int) *plan {
 	return &plan{program: program, folder: folder, forgetful: s.forgetful, strict: b.strict, faults: []string{"power"}, rounds: rounds, seed: s.seed, say: s.say}
 }
 
-// overlay writes the changed files and what lays them over the source, and returns the latter's name.
-func (b *bite) overlay(root, folder string) (string, error) {
-	replace := map[string]string{}
-	for i, c := range b.changes {
-		name := filepath.Join(root, c.file)
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return "", err
-		}
-		if n := strings.Count(string(text), c.find); n != 1 {
-			return "", fmt.Errorf("%s holds %d times what is to be taken out, and it has to be once: %s", c.file, n, c.find)
-		}
-		changed := filepath.Join(folder, fmt.Sprintf("changed-%d.go", i))
-		if err := os.WriteFile(changed, []byte(strings.Replace(string(text), c.find, c.put, 1)), 0o600); err != nil {
-			return "", err
-		}
-		replace[name] = changed
-	}
-	text, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
-	overlay := filepath.Join(folder, "overlay.json")
-	return overlay, os.WriteFile(overlay, text, 0o600)
-}
-
 func (b *bite) build(ctx context.Context, root, folder string) (program string, err error) {
-	overlay, err := b.overlay(root, folder)
+	laid, err := overlay.Write(root, folder, b.edits)
 	if err != nil {
 		return "", err
 	}
 	program = filepath.Join(folder, "pulsemq")
-	command := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-o", program, "./cmd/pulsemq")
+	command := exec.CommandContext(ctx, "go", "build", "-overlay", laid, "-o", program, "./cmd/pulsemq")
 	command.Dir = root
 	if out, err := command.CombinedOutput(); err != nil {
 		return "", errors.Join(fmt.Errorf("go build: %w", err), errors.New(string(out)))

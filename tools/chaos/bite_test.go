@@ -3,16 +3,18 @@ package main
 import (
 	"os"
 	"testing"
+
+	"github.com/pulsemq/pulsemq/tools/overlay"
 )
 
 // What is to be taken out of the source is there, once each: else the test below would prove nothing some day.
 func TestBitesAreInTheSource(t *testing.T) {
-	root, err := sourceRoot()
+	root, err := overlay.Root(t.Context())
 	if err != nil {
 		t.Skip(err)
 	}
 	for _, b := range bites {
-		if _, err := b.overlay(root, t.TempDir()); err != nil {
+		if _, err := overlay.Apply(root, b.edits); err != nil {
 			t.Errorf("%s: %v", b.name, err)
 		}
 	}

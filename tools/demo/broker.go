@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pulsemq/pulsemq/tools/process"
 )
 
 const (
@@ -46,6 +48,7 @@ type readyLine struct {
 func startBroker(ctx context.Context, program, data string) (*broker, error) {
 	b := &broker{data: data, exited: make(chan struct{})}
 	b.command = exec.Command(program, "--data-dir", data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+	b.command.Env = process.Environment()
 	// In a group of its own it does not get the terminal's interrupt: the demo stops it, once, when the load has ended.
 	b.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	output, err := b.command.StderrPipe()

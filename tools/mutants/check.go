@@ -17,6 +17,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/pulsemq/pulsemq/tools/overlay"
 )
 
 // checker says whether mutants still apply and compile, without building them: the
@@ -102,9 +104,9 @@ func (c *checker) load(ctx context.Context, folder string) (*checked, error) {
 // check says what is wrong with a mutant: its text is gone or not unique, the
 // package does not compile with it, or a test of it does not exist.
 func (c *checker) check(ctx context.Context, m *mutant) error {
-	sources, err := m.mutated(c.root)
+	sources, err := overlay.Apply(c.root, m.edits())
 	if err != nil {
-		return err
+		return fmt.Errorf("mutant %s: %w", m.Name, err)
 	}
 	p, err := c.load(ctx, path.Dir(m.File))
 	if err != nil {

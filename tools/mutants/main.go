@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
@@ -16,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/pulsemq/pulsemq/tools/overlay"
 )
 
 func main() {
@@ -60,7 +61,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 		printRules(out, chosen)
 		return nil
 	}
-	root, err := repositoryRoot(ctx)
+	root, err := overlay.Root(ctx)
 	if err != nil {
 		return err
 	}
@@ -73,15 +74,6 @@ func printRules(out io.Writer, mutants []mutant) {
 		fmt.Fprintf(out, "%s\n    %s\n    %s held by %s\n", m.Name, m.Rule, m.File, strings.Join(m.Tests, ", "))
 	}
 	fmt.Fprintf(out, "%d mutants\n", len(mutants))
-}
-
-// repositoryRoot is the folder of the main module, wherever this runs in it.
-func repositoryRoot(ctx context.Context) (string, error) {
-	b, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/pulsemq/pulsemq").Output()
-	if err != nil {
-		return "", fmt.Errorf("run this inside the repository: %w", err)
-	}
-	return filepath.EvalSymlinks(strings.TrimSpace(string(b)))
 }
 
 // runner runs mutants, several at a time.
@@ -208,7 +200,7 @@ func (r *runner) kill(ctx context.Context, m *mutant) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(folder)
-	overlay, err := m.overlay(r.root, folder)
+	laid, err := overlay.Write(r.root, folder, m.edits())
 	if err != nil {
 		return "", err
 	}
@@ -224,7 +216,7 @@ func (r *runner) kill(ctx context.Context, m *mutant) (string, error) {
 			return "", err
 		}
 		if t.folder != built {
-			if err := buildTests(ctx, r.root, t.folder, overlay, program); err != nil {
+			if err := buildTests(ctx, r.root, t.folder, laid, program); err != nil {
 				return "", err
 			}
 			built = t.folder

@@ -1,13 +1,12 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
+	"cmp"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/pulsemq/pulsemq/tools/overlay"
 )
 
 // mutant takes one rule out of the source.
@@ -63,52 +62,11 @@ func all() []mutant {
 	return slices.Concat(journalMutants, writeMutants, recoveryMutants, stateMutants, folderMutants, diskMutants, shardMutants, protocolMutants, clientMutants)
 }
 
-// mutated is the content of each changed file, by its path from the root.
-func (m *mutant) mutated(root string) (map[string][]byte, error) {
-	changed := map[string][]byte{}
-	for _, e := range append([]edit{{find: m.Find, put: m.Put}}, m.Also...) {
-		name := e.file
-		if name == "" {
-			name = m.File
-		}
-		source, ok := changed[name]
-		if !ok {
-			var err error
-			if source, err = os.ReadFile(filepath.Join(root, filepath.FromSlash(name))); err != nil {
-				return nil, err
-			}
-		}
-		switch n := bytes.Count(source, []byte(e.find)); {
-		case e.find == e.put:
-			return nil, fmt.Errorf("mutant %s changes nothing", m.Name)
-		case n != 1:
-			return nil, fmt.Errorf("mutant %s: its text occurs %d times in %s, it must occur exactly once; the source has changed, so find the rule again:\n%s",
-				m.Name, n, name, e.find)
-		}
-		changed[name] = bytes.Replace(source, []byte(e.find), []byte(e.put), 1)
+// edits are all changes that take the rule out.
+func (m *mutant) edits() []overlay.Edit {
+	edits := []overlay.Edit{{File: m.File, Find: m.Find, Put: m.Put}}
+	for _, e := range m.Also {
+		edits = append(edits, overlay.Edit{File: cmp.Or(e.file, m.File), Find: e.find, Put: e.put})
 	}
-	return changed, nil
-}
-
-// overlay writes the mutated files and the map that lays them over the source into
-// a folder, and returns the map's name.
-func (m *mutant) overlay(root, folder string) (string, error) {
-	changed, err := m.mutated(root)
-	if err != nil {
-		return "", err
-	}
-	replace := map[string]string{}
-	for name, source := range changed {
-		to := filepath.Join(folder, strings.ReplaceAll(name, "/", "-"))
-		if err := os.WriteFile(to, source, 0o600); err != nil {
-			return "", err
-		}
-		replace[filepath.Join(root, filepath.FromSlash(name))] = to
-	}
-	b, err := json.Marshal(map[string]map[string]string{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
-	name := filepath.Join(folder, "overlay.json")
-	return name, os.WriteFile(name, b, 0o600)
+	return edits
 }

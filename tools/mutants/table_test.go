@@ -5,11 +5,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pulsemq/pulsemq/tools/overlay"
 )
 
 func testRoot(t *testing.T) string {
 	t.Helper()
-	root, err := repositoryRoot(t.Context())
+	root, err := overlay.Root(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func Launch(program, log string, arguments ...string) (*Process, error) {
 	p := &Process{command: exec.Command(program, arguments...), log: log,
 		started: make(chan struct{}), ready: make(chan struct{}), exited: make(chan struct{})}
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	p.command.Env = environment()
+	p.command.Env = Environment()
 	output, err := p.command.StderrPipe()
 	if err != nil {
 		return nil, err
@@ -186,8 +186,8 @@ func (p *Process) Halt() error {
 // Resume lets a halted process go on.
 func (p *Process) Resume() error { return p.command.Process.Signal(syscall.SIGCONT) }
 
-// environment is the one of this process without the variables that are settings of a broker, or look like it: it refuses
+// Environment is the one of this process without the variables that are settings of a broker, or look like it: it refuses
 // those that it does not know, and a test's own are among them.
-func environment() []string {
+func Environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "PULSEMQ_") })
 }
