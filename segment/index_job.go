@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/pulsemq/pulsemq/core"
 )
@@ -47,6 +48,27 @@ func (s *Store) loadIndex(g *segment, w indexWaiter) bool {
 		g.indexJob.waiters = append(g.indexJob.waiters, w)
 		return true
 	}
+	j := s.newIndexJob(g, w)
+	if !s.ports.Workers.Submit(j) {
+		return false
+	}
+	g.indexJob = j
+	return true
+}
+
+// awaitIndex loads a segment's index for a reader, who waits for a worker rather than
+// being refused: under a busy producer the jobs that ended segments and states leave
+// take every place that comes free, and whoever comes back later finds none again.
+// So this one is before those. There are as many as there may be reads.
+func (s *Store) awaitIndex(g *segment, w indexWaiter) {
+	if s.loadIndex(g, w) {
+		return
+	}
+	g.indexJob = s.newIndexJob(g, w)
+	s.jobs = slices.Insert(s.jobs, 0, core.Job(g.indexJob))
+}
+
+func (s *Store) newIndexJob(g *segment, w indexWaiter) *indexJob {
 	j := &indexJob{store: s, segment: g, header: g.header, stem: g.stem(), sealed: g.end(), waiters: []indexWaiter{w}}
 	if g == g.log.active() {
 		j.active, j.upTo = true, g.position
@@ -54,11 +76,7 @@ func (s *Store) loadIndex(g *segment, w indexWaiter) bool {
 			j.upTo = g.indexFrom
 		}
 	}
-	if !s.ports.Workers.Submit(j) {
-		return false
-	}
-	g.indexJob = j
-	return true
+	return j
 }
 
 // Run does the work on a worker.

@@ -13,7 +13,9 @@ type Ports struct {
 	Clock   core.Clock      // read at OpenStore and OpenLog; Flush and Tick are told the time
 	Workers core.Workers    // index rebuilds, time look-ups, compaction, free space
 	Slabs   core.SlabSource // tail chunks, journal groups, read buffers: the shard's own
-	Log     *slog.Logger    // nil discards
+	// ReadSlabs is for reads alone, when Slabs has nothing left; nil: there is no such.
+	ReadSlabs core.SlabSource
+	Log       *slog.Logger // nil discards
 }
 
 // Options are what an operator may choose for a shard's store. Zero fields take their default.

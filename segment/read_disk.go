@@ -95,9 +95,7 @@ var (
 func (d *diskRead) locate() {
 	g := d.segment
 	if !g.indexed(d.read.Offset) {
-		if !d.store.loadIndex(g, d) {
-			d.end(ErrStoreBusy)
-		}
+		d.store.awaitIndex(g, d)
 		return
 	}
 	g.indexUsed = d.store.mono
@@ -132,18 +130,31 @@ func (d *diskRead) fetch(n int) {
 		d.end(d.behind())
 		return
 	}
-	if d.slab = d.store.ports.Slabs.Get(n); d.slab == nil {
-		d.store.cache.evict(int64(n))
-		if d.slab = d.store.ports.Slabs.Get(n); d.slab == nil {
-			d.end(ErrStoreBusy)
-			return
-		}
+	if d.slab = d.store.readSlab(n); d.slab == nil {
+		d.end(ErrStoreBusy)
+		return
 	}
 	d.length = n
 	if d.acquired || d.store.files.acquire(d.segment, d) {
 		d.acquired = true
 		d.submit()
 	}
+}
+
+// readSlab is memory for a read; nil when there is none. What tails and the cache
+// leave comes first, so that what reads have for themselves is there when those
+// leave nothing: under a producer that fills whatever comes free.
+func (s *Store) readSlab(n int) *core.Slab {
+	if slab := s.ports.Slabs.Get(n); slab != nil {
+		return slab
+	}
+	if s.ports.ReadSlabs != nil {
+		if slab := s.ports.ReadSlabs.Get(n); slab != nil {
+			return slab
+		}
+	}
+	s.cache.evict(int64(n))
+	return s.ports.Slabs.Get(n)
 }
 
 func (d *diskRead) fileReady(_ *segment, err error) {

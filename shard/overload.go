@@ -16,6 +16,7 @@ var (
 	errOverloadedShare = overloaded("the partition holds its share of the shard's memory")
 	errOverloadedTotal = overloaded("the shard's memory for batches is full")
 	errOverloadedRead  = overloaded("the shard's memory for answers is full")
+	errOverloadedDisk  = overloaded("the shard cannot begin another read of its disk: its memory, its files or its reads are all in use")
 	errOverloadedPeer  = overloaded("the connection has too many fetches unanswered on this shard")
 	errOverloadedTrim  = overloaded("too many trims of this partition are waiting")
 	errOverloadedLook  = overloaded("too many look-ups by time are waiting")

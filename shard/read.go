@@ -77,6 +77,9 @@ func (p *partition) readError(r *segment.Read) *proto.Error {
 	if errors.As(r.Err, &outside) {
 		return p.outOfRange(r.Offset)
 	}
+	if errors.Is(r.Err, segment.ErrStoreBusy) {
+		return errOverloadedDisk
+	}
 	err := storageError(r.Err)
 	if err.Code == proto.CodeCorruptRecord {
 		err.Text = "topic " + p.topic.Name + ", partition " + strconv.FormatUint(uint64(p.number), 10) + ": " + err.Text

@@ -44,7 +44,7 @@ type Loop struct {
 	driver  core.DiskDriver
 	waker   waker
 	workers *Workers
-	memory  *arena.Local
+	memory  []*arena.Local // the shard's own
 	clock   core.Clock
 	spin    spinner
 
@@ -297,7 +297,9 @@ func (l *Loop) sleep() int64 {
 // trim returns memory that a burst has left behind, once there is nothing else to do.
 func (l *Loop) trim(now int64) {
 	if now-l.workedAt >= int64(trimIdle) {
-		l.memory.Trim(trimBytesPerPark)
+		for _, memory := range l.memory {
+			memory.Trim(trimBytesPerPark)
+		}
 	}
 }
 

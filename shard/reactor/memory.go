@@ -7,6 +7,7 @@ import "github.com/pulsemq/pulsemq/core"
 type budget struct {
 	ingest int64 // arena of one reactor and one shard, for batches on their way in
 	local  int64 // a shard's own arena: tail cache, journal groups, reads
+	reads  int64 // another, for reads alone: what they have when tails hold all of local
 	cache  int64 // part of local that keeps written frames for readers
 	hold   int64 // what a machine lets batches and answers hold
 }
@@ -17,10 +18,17 @@ const (
 
 	// localMin holds the journal groups in flight, a largest tail slab and a few reads.
 	localMin = 8 * core.SlabBytesMax
+
+	// readsMin holds a largest answer that is read while one is sent.
+	readsMin = 2 * core.SlabBytesMax
 )
 
 // share divides: an eighth of the limit for batches on their way in, the tail
 // cache as configured, and an eighth for reads and journal groups.
+//
+// A quarter of that eighth is for reads alone. The tails of a busy producer take
+// what comes free, of whatever size, and a read needs a whole block: beside such a
+// producer a reader of old records would be refused for as long as it sends.
 //
 // The cache keeps a large batch in the slab that it came in, which is the ingest
 // arena's. A cache that may hold as much as those arenas would leave no room for
@@ -34,7 +42,8 @@ func share(c *core.Config) budget {
 		hold:   max(localMin, limit/4/shards),
 	}
 	b.cache = min(int64(c.Storage.TailCache)/shards, b.ingest*int64(c.Broker.Reactors)/2)
-	b.local = max(localMin, b.cache+limit/8/shards)
+	b.reads = max(readsMin, limit/32/shards)
+	b.local = max(localMin, b.cache+limit/8/shards-b.reads)
 	return b
 }
 
@@ -47,5 +56,5 @@ func HeapBytes(c *core.Config) int64 {
 	b := share(c)
 	shards, pairs := int64(c.Broker.Shards), int64(c.Broker.Shards)*int64(c.Broker.Reactors)
 	limit := int64(c.Memory.Limit)
-	return max(limit-b.ingest*pairs-b.local*shards, limit/heapShareMin)
+	return max(limit-b.ingest*pairs-(b.local+b.reads)*shards, limit/heapShareMin)
 }

@@ -34,7 +34,7 @@ func TestHeapAndArenasShareTheLimit(t *testing.T) {
 			c.Broker.Shards, c.Broker.Reactors = threads, threads
 			c.Memory.Limit, c.Storage.TailCache = limit, limit/16
 			b, heap := share(c), HeapBytes(c)
-			arenas := b.ingest*int64(threads*threads) + b.local*int64(threads)
+			arenas := b.ingest*int64(threads*threads) + (b.local+b.reads)*int64(threads)
 			if least := int64(limit) / heapShareMin; heap < least || heap > least && arenas+heap > int64(limit) {
 				t.Errorf("limit %v, %d threads: arenas of %d bytes and a heap of %d", limit, threads, arenas, heap)
 			}

@@ -434,7 +434,7 @@ func TestIdleShardReturnsMemory(t *testing.T) {
 	if touched == 0 {
 		t.Fatal("nothing was touched")
 	}
-	l := &Loop{memory: memory, workedAt: 1}
+	l := &Loop{memory: []*arena.Local{memory}, workedAt: 1}
 	if l.trim(int64(trimIdle)); memory.Gauges().TouchedBytes != touched {
 		t.Error("returned too early")
 	}

@@ -73,11 +73,13 @@ func (s *Stepwise) bringUp() error {
 	n := s.Node
 	n.loops = make([]*Loop, len(n.wakers))
 	for i := range n.loops {
-		loop, memory, err := n.open(core.ShardID(i))
+		loop, err := n.open(core.ShardID(i))
 		if err != nil {
 			return err
 		}
-		spoil(memory)
+		for _, memory := range loop.memory {
+			spoil(memory)
+		}
 		n.loops[i] = loop
 	}
 	metadata, err := n.recovered()

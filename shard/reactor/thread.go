@@ -24,12 +24,14 @@ func (n *Node) thread(id core.ShardID, steps *steps) {
 			n.options.Log.Warn("a shard runs unpinned", "shard", int(id), "error", err)
 		}
 	}
-	loop, memory, err := n.open(id)
+	loop, err := n.open(id)
 	if err != nil {
 		steps.done(err)
 		return
 	}
-	defer closeMemory(memory)
+	for _, memory := range loop.memory {
+		defer closeMemory(memory)
+	}
 	n.mu.Lock()
 	n.loops[id] = loop
 	n.mu.Unlock()
@@ -50,28 +52,34 @@ func (n *Node) thread(id core.ShardID, steps *steps) {
 }
 
 // open recovers the shard's journal, and the metadata where it lives.
-func (n *Node) open(id core.ShardID) (*Loop, *arena.Local, error) {
+func (n *Node) open(id core.ShardID) (*Loop, error) {
 	config := n.options.Config
 	n.progress(Progress{Shard: id, Stage: "journal"})
 	driver, err := n.options.Disks.Driver(n.wakers[id])
 	if err != nil {
-		return nil, nil, fmt.Errorf("shard %d: open its disk driver: %w", id, err)
+		return nil, fmt.Errorf("shard %d: open its disk driver: %w", id, err)
 	}
 	memory, err := arena.NewLocal(n.budget.local)
 	if err != nil {
 		_ = driver.Close()
-		return nil, nil, fmt.Errorf("shard %d: reserve its memory: %w", id, err)
+		return nil, fmt.Errorf("shard %d: reserve its memory: %w", id, err)
+	}
+	reads, err := arena.NewLocal(n.budget.reads)
+	if err != nil {
+		closeMemory(memory)
+		_ = driver.Close()
+		return nil, fmt.Errorf("shard %d: reserve its memory for reads: %w", id, err)
 	}
 	n.mu.Lock()
-	n.locals = append(n.locals, memory)
+	n.locals = append(n.locals, memory, reads)
 	n.mu.Unlock()
 	workers := n.pool.Workers(n.wakers[id])
 	store, err := segment.OpenStore(n.folder, id, segment.Ports{
-		Disk: driver, FS: n.options.Disks.FS(), Clock: n.options.Clock, Workers: workers, Slabs: memory, Log: n.options.Log,
+		Disk: driver, FS: n.options.Disks.FS(), Clock: n.options.Clock, Workers: workers, Slabs: memory, ReadSlabs: reads, Log: n.options.Log,
 	}, n.storeOptions())
 	if err != nil {
 		_ = driver.Close()
-		return nil, nil, fmt.Errorf("shard %d: recover its journal: %w", id, err)
+		return nil, fmt.Errorf("shard %d: recover its journal: %w", id, err)
 	}
 	shards, reactors := config.Broker.Shards, config.Broker.Reactors
 	links, in := make([]*mail.Link, reactors), make([]*ring.SPSC[mail.Letter], shards)
@@ -86,7 +94,7 @@ func (n *Node) open(id core.ShardID) (*Loop, *arena.Local, error) {
 		Store: store, Clock: n.options.Clock, Workers: workers, Slabs: memory, Out: out, TopicIDs: n.topicIDs,
 	}, n.machineOptions(id))
 	loop := &Loop{
-		id: id, machine: m, driver: driver, waker: n.wakers[id], workers: workers, memory: memory, clock: n.options.Clock,
+		id: id, machine: m, driver: driver, waker: n.wakers[id], workers: workers, memory: []*arena.Local{memory, reads}, clock: n.options.Clock,
 		links: links, letters: in, out: out,
 	}
 	spin := spinMax(runtime.NumCPU(), shards+reactors)
@@ -96,10 +104,10 @@ func (n *Node) open(id core.ShardID) (*Loop, *arena.Local, error) {
 		n.progress(Progress{Shard: id, Stage: "metadata"})
 		if err := m.OpenMetadata(); err != nil {
 			_ = driver.Close()
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	return loop, memory, nil
+	return loop, nil
 }
 
 func randomTopicID() (id core.TopicID) {

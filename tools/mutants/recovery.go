@@ -6,7 +6,7 @@ var recoveryMutants = []mutant{
 	{
 		Name:  "generation-discards",
 		Rule:  "A generation that begins at an index discards the frames from there on of all lower ones.",
-		File:  "segment/recover.go",
+		File:  "segment/journal_replay.go",
 		Find:  "if g.generation > generation && index >= g.start {",
 		Put:   "if g.generation > generation && false {",
 		Tests: []string{"segment.TestGenerationRecordDiscardsWhatNoFrameReplaces"},
