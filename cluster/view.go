@@ -12,7 +12,8 @@ type view struct {
 	byID      tree[core.TopicID, *core.Topic]
 }
 
-// View returns the picture of the current state. It is made once per change.
+// View returns the picture of the current state. It is made once per change, by the
+// first call: threads may share a Metadata that does not change once that was made.
 func (m *Metadata) View() core.View {
 	if m.view == nil {
 		v := &view{epoch: m.epoch, clusterID: m.options.ClusterID, byName: m.byName, byID: m.byID}

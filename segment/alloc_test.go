@@ -129,13 +129,13 @@ func (b *bench) turn() {
 // through the journal with recycling, and large ones directly.
 func TestAppendFlushAllocates(t *testing.T) {
 	for _, c := range []struct {
-		name                            string
-		partitions, records, size, each int
+		name                                   string
+		partitions, records, size, each, turns int
 	}{
-		{"small", 16, 1, 256, 4},
-		{"medium", 4, 20, 1000, 2},
-		{"direct", 4, 100, 1000, 1},
-		{"journaled large", 32, 70, 1000, 1},
+		{"small", 16, 1, 256, 4, 5000},
+		{"medium", 4, 20, 1000, 2, 2000},
+		{"direct", 4, 100, 1000, 1, 2000},
+		{"journaled large", 32, 70, 1000, 1, 500},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, c.partitions, c.records, c.size)
@@ -147,7 +147,7 @@ func TestAppendFlushAllocates(t *testing.T) {
 				}
 				b.turn()
 			}
-			for range 5000 {
+			for range c.turns { // until each journal file has been used again and nothing grows any more
 				turn()
 			}
 			recycles, indexed := b.r.store.stats.JournalRecycles, b.r.store.stats.SegmentWrites

@@ -97,7 +97,7 @@ func flipPlaces(fs *mem.FS, t *testing.T, name string) (places []int64) {
 	step := int64(13)
 	for at := int64(FileHeaderBytes); at < last; at += step {
 		places = append(places, at)
-		step += step / 3
+		step += step * 2 / 3
 	}
 	return append(places, last-1)
 }

@@ -107,6 +107,11 @@ func newShownReader(t *testing.T, programs map[string]string) *shownReader {
 		}
 	}
 	r.start()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the broker said:\n%s", r.broker.log.String())
+		}
+	})
 	r.makeTopic()
 	return r
 }

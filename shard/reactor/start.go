@@ -196,6 +196,7 @@ func (n *Node) recovered() (*cluster.Metadata, error) {
 	for _, fault := range metadata.Faults() {
 		n.options.Log.Warn("a stored topic setting is not allowed any more and is left out", "fault", fault.Error())
 	}
+	metadata.View() // is made by the first call, and every shard's thread reads it from here on
 	return metadata, n.sortOut(metadata)
 }
 

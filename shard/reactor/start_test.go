@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pulsemq/pulsemq/cluster"
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
 	"github.com/pulsemq/pulsemq/ring/arena"
@@ -228,6 +229,32 @@ func eachDisk(t *testing.T, run func(t *testing.T, open func() (Disks, func())))
 			})
 		})
 	}
+}
+
+// What is recovered of the metadata is read by the threads of all shards at once, none
+// of which may still have to make something of it: the race detector sees it.
+func TestThreadsShareTheRecoveredMetadata(t *testing.T) {
+	node, reactors := startNode(t, memDisks{mem.New()}, testConfig(1, 1), nil)
+	reactors[0].create("t", 6)
+	if err := node.Stop(5 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	metadata, err := node.recovered()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var threads sync.WaitGroup
+	for range 4 {
+		threads.Go(func() {
+			if metadata.View().TopicByName("t") == nil {
+				t.Error("the topic is not there")
+			}
+			if _, _, state := metadata.Partition(core.MetadataPartition + 1); state == cluster.PartitionDeleted {
+				t.Error("a partition is deleted")
+			}
+		})
+	}
+	threads.Wait()
 }
 
 func TestNodeServesAndRestarts(t *testing.T) {
