@@ -216,6 +216,7 @@ func (c *Compaction) walk(s *CompactSegment, each func(h *FrameHeader, payload [
 	if err := c.scanner.Open(f, min(size, alignUp(s.End.Position)), &s.Header); err != nil {
 		return err
 	}
+	c.scanner.Past = s.End.Index + 1
 	for c.scanner.Next() {
 		if c.Stopped != nil && c.Stopped() {
 			return ErrCompactionStopped

@@ -164,6 +164,9 @@ func OpenIndex(files core.FS, stem string, segment *FileHeader, sealed SealedPoi
 	if err := scanner.Open(f, size, segment); err != nil {
 		return nil, true, unreadable(err)
 	}
+	if sealed.Position > 0 {
+		scanner.Past = sealed.Index + 1
+	}
 	x = NewIndex(segment.BaseOffset, segment.BaseIndex)
 	if err := RebuildIndex(scanner, x); err != nil {
 		return nil, true, unreadable(err)

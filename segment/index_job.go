@@ -98,6 +98,7 @@ func (j *indexJob) Run() {
 	defer f.Close()
 	j.rebuilt = true
 	if j.err = sc.Open(f, j.upTo, &j.header); j.err == nil {
+		sc.Past = j.sealed.Index + 1
 		j.index = NewIndex(j.header.BaseOffset, j.header.BaseIndex)
 		j.err = RebuildIndex(&sc, j.index)
 	}

@@ -177,7 +177,7 @@ func (l *Log) writtenEnd(g *segment) int64 {
 }
 
 func (l *Log) timeSource(g *segment, e IndexEntry) TimeSource {
-	x := TimeSource{Path: g.path, Header: g.header, End: l.writtenEnd(g)}
+	x := TimeSource{Path: g.path, Header: g.header, End: l.writtenEnd(g), Past: g.past()}
 	if e.Position > 0 {
 		x.From = SealedPoint{Segment: g.header.Segment, Position: e.Position, Index: e.Index - 1, NextOffset: e.Offset}
 	}

@@ -26,8 +26,9 @@ type diskRead struct {
 	limit    core.Offset
 	segment  *segment
 	slab     *core.Slab
-	start    int64 // file position of the slab's first byte, aligned
-	frame    int64 // file position of the frame to begin with
+	start    int64      // file position of the slab's first byte, aligned
+	frame    int64      // file position of the frame to begin with
+	past     core.Index // the first index that does not count in the segment
 	length   int
 	ops      [readDepth]core.DiskOp
 	waiting  int
@@ -56,7 +57,7 @@ func (s *Store) readDisk(r *Read, limit core.Offset) bool {
 		d = new(diskRead)
 	}
 	s.reads++
-	*d = diskRead{store: s, read: r, limit: limit, segment: g, inline: true}
+	*d = diskRead{store: s, read: r, limit: limit, segment: g, past: g.past(), inline: true}
 	g.readers++ // the segment stays until the read has ended
 	d.locate()
 	d.inline = false
@@ -238,6 +239,15 @@ func (d *diskRead) parse() {
 				return
 			}
 			break
+		}
+		if frameIndexed(h.Kind) && h.Index >= d.past {
+			// It was given up, and what has its index now stands in the next segment.
+			if r.Next > r.Offset {
+				d.end(nil)
+			} else {
+				d.end(d.behind())
+			}
+			return
 		}
 		n := FrameHeaderBytes + int(h.Bytes)
 		if h.Kind != FrameData || h.Next() <= r.Next {

@@ -95,6 +95,9 @@ type Scanner struct {
 	// verified index. Open forgets them.
 	Anchors []int64
 
+	// Past is the first index that does not count in the file, where the scan ends; 0 is none.
+	Past core.Index
+
 	window   scanWindow
 	err      error
 	at       int64       // next position to look at
@@ -170,6 +173,8 @@ func (s *Scanner) Err() error { return s.err }
 func (s *Scanner) Next() bool {
 	for !s.done {
 		switch h, payload, err := s.parse(s.at); {
+		case err == nil && s.Past > 0 && frameIndexed(h.Kind) && h.Index >= s.Past:
+			s.done = true
 		case err == nil:
 			s.found(h, payload)
 			return true

@@ -106,6 +106,7 @@ func (j *Scrub) readFrames() {
 		s.Seek(j.From)
 	}
 	from := j.Next
+	s.Past = j.End.Index + 1
 	if !j.walk(f, &s) || len(j.Holes) == 0 {
 		return
 	}
@@ -117,7 +118,7 @@ func (j *Scrub) readFrames() {
 		read := j.BytesRead
 		j.Next, j.Holes, j.Finished = from, nil, false
 		again.Seek(from)
-		again.Anchors = anchors
+		again.Anchors, again.Past = anchors, s.Past
 		j.walk(f, &again)
 		j.BytesRead += read
 	}

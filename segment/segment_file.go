@@ -60,6 +60,18 @@ func (g *segment) end() SealedPoint {
 	return SealedPoint{Segment: g.header.Segment, Position: g.position, Index: g.lastIndex, NextOffset: g.next}
 }
 
+// past is the first index that does not count in the segment. A write that was taken
+// back in part leaves whole frames behind the last one that counts, in its block, and
+// a block that holds durable bytes is not written again.
+func (g *segment) past() core.Index {
+	for _, after := range g.log.segments {
+		if after.header.BaseIndex > g.header.BaseIndex {
+			return after.header.BaseIndex
+		}
+	}
+	return g.lastIndex + 1
+}
+
 func (l *Log) newSegment(number core.SegmentNumber, base core.Offset, index core.Index, salt uint64) *segment {
 	g := &segment{log: l, header: FileHeader{
 		Kind: FileSegment, Incarnation: l.store.folder.Incarnation, Topic: l.id.Topic, Partition: l.id.Partition,

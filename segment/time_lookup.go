@@ -41,6 +41,8 @@ type TimeSource struct {
 	Header FileHeader
 	From   SealedPoint
 	End    int64
+	// Past is the first index that does not count in the file; 0 is none.
+	Past core.Index
 }
 
 // TimeLookup is the worker job of a look-up by time.
@@ -95,6 +97,7 @@ func (l *TimeLookup) file(s *Scanner, source *TimeSource) error {
 	if err := s.Open(f, size, &source.Header); err != nil {
 		return err
 	}
+	s.Past = source.Past
 	if source.From.Position > 0 {
 		s.Seek(source.From)
 	}

@@ -154,7 +154,7 @@ func (c *consumer) failed(e *proto.Error) {
 			l.fail("LOG_TRUNCATED does not say where: %v", e)
 			return
 		}
-		if end := e.Truncation.EndOffset; end > c.at || end < min(c.then.firmEnd, c.at) {
+		if end := e.Truncation.EndOffset; end > c.at || end < l.keptOf(c.lastEpoch, min(c.then.firmEnd, c.at)) {
 			l.fail("a consumer at %d that has read epoch %d is told that the log was cut at %d; %d is durable", c.at, c.lastEpoch, end, c.then.firmEnd)
 			return
 		}

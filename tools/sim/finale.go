@@ -52,7 +52,7 @@ func (w *world) finale() {
 	n := w.nodes[0]
 	switch ends := w.random.IntN(4); {
 	case n.state != nodeUp:
-	case ends == 0:
+	case ends == 0 || w.refused == n.life:
 		n.stop()
 	case ends == 1 && len(w.plan.ends) > 0:
 		n.powerCut()

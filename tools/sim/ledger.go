@@ -218,6 +218,21 @@ type promises struct{ firmEnd, trimSafe int64 }
 
 func (p *plog) promised() promises { return promises{p.firmEnd, p.trimSafe} }
 
+// keptOf is up to where everything below an offset is known to be durable as a reader of an epoch has read it. What a
+// weaker topic lost has been written anew, in a later epoch, and that may be durable.
+func (p *plog) keptOf(epoch int32, firm int64) int64 {
+	if !p.topic.wasWeak {
+		return firm
+	}
+	for _, e := range slices.Backward(p.entries) {
+		if e.epoch != -1 && e.epoch <= epoch {
+			break // and so are those before it
+		}
+		firm = min(firm, e.base)
+	}
+	return firm
+}
+
 // bounds takes the offsets that an answer named; -1 is none.
 func (p *plog) bounds(logStart, highWatermark int64, then promises) {
 	if logStart > p.trimmedTo && !p.topic.forgets {

@@ -6,6 +6,10 @@ import (
 	"log/slog"
 )
 
+// refusedPartition is what a start says of a partition whose files it could not read. It serves the others; another
+// start is the way out.
+const refusedPartition = "a partition cannot serve"
+
 // logWatch is the nodes' log: a part of the trace, and where faults surface.
 type logWatch struct{ world *world }
 
@@ -16,6 +20,9 @@ func (l *logWatch) Enabled(_ context.Context, level slog.Level) bool { return le
 func (l *logWatch) Handle(_ context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelWarn && l.world.plan.diskFaults {
 		l.world.faults.injected.surfaced++
+	}
+	if r.Message == refusedPartition {
+		l.world.refused = l.world.nodes[0].life
 	}
 	l.world.note(r.Message)
 	if l.world.trace.loud {

@@ -367,6 +367,21 @@ func (n *node) drain(life int, deadline int64) {
 		n.wires[0].Close()
 	}
 	n.state = nodeStopping
+	n.leave(life, w.clock.monotonic+int64(time.Second))
+}
+
+// leave has the shards stop once the reactors have given back what their connections held.
+func (n *node) leave(life int, deadline int64) {
+	if n.life != life {
+		return
+	}
+	w := n.world
+	for i := range n.reactors {
+		if (n.reactorDue[i] != 0 || n.kicked[i]) && w.clock.monotonic < deadline {
+			w.after(1e6, func() { n.leave(life, deadline) })
+			return
+		}
+	}
 	n.step.BeginStop(time.Minute)
 	for i := range n.shardDue {
 		n.turnAt(core.ShardID(i), w.clock.monotonic)

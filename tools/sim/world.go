@@ -38,6 +38,7 @@ type world struct {
 	counts   counts
 	errors   [128]int // by code
 	healed   bool
+	refused  int // the life of the node whose start last refused a partition
 	failed   error
 }
 
