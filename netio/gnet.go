@@ -40,6 +40,7 @@ type loop struct {
 	drained                   atomic.Bool
 	farewellDue, farewellSaid atomic.Bool
 	turned                    atomic.Int64 // when, in Unix nanoseconds
+	ticked                    int64        // monotonic, the last tick
 }
 
 // turn is what a wake-up is for.
@@ -57,10 +58,24 @@ func (l *loop) turn() {
 	}
 	if l.tickDue.Load() {
 		l.tickDue.Store(false)
-		l.later(l.reactor.Tick())
+		l.tick()
 		return
 	}
 	l.later(l.reactor.Turn())
+}
+
+// pauseMin is how late a tick has to be for the process, or the machine, to have
+// stood still rather than have been busy.
+const pauseMin = int64(time.Second)
+
+// tick looks after deadlines, of which a pause of the whole process is no part.
+func (l *loop) tick() {
+	now := l.reactor.clock.Monotonic()
+	if late := now - l.ticked - int64(tickTime); l.ticked != 0 && late >= pauseMin {
+		l.reactor.Paused(late)
+	}
+	l.ticked = now
+	l.later(l.reactor.Tick())
 }
 
 // later has the reactor take a turn after some nanoseconds, if it wants one.

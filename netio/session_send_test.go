@@ -370,6 +370,31 @@ func TestDripInsideAFrame(t *testing.T) {
 	_ = c
 }
 
+// A process that was stopped has not looked at its sockets: what its clients sent
+// meanwhile waits there, and none of them was silent.
+func TestPauseIsNobodysSilence(t *testing.T) {
+	b := newBench(t, benchOptions{})
+	frame := proto.AppendFrame(nil, 10, produce(0, testBatch(t, 1, 100)))
+	half, _ := b.connect()
+	b.receive(half, frame[:len(frame)/2])
+	quiet, _ := b.connect()
+	fresh := b.reactor.Open(&testConn{room: -1}, &Listener{})
+	pause := 10 * (testSettings().HandshakeTimeout + testSettings().IdleTimeout)
+	b.clock.now.Add(pause)
+	b.reactor.Paused(pause)
+	b.reactor.Tick()
+	for _, s := range []*Session{half, quiet, fresh} {
+		if s.state == stateEnding {
+			t.Error("a session was ended for what happened during a pause")
+		}
+	}
+	b.clock.now.Add(testSettings().HandshakeTimeout)
+	b.reactor.Tick()
+	if half.state == stateOpen || fresh.state != stateEnding {
+		t.Error("the deadlines do not count after the pause")
+	}
+}
+
 func TestDrain(t *testing.T) {
 	b := newBench(t, benchOptions{})
 	s, c := b.connect()

@@ -46,6 +46,27 @@ func (s *Session) tick() {
 	}
 }
 
+// paused moves the deadlines by the time for which nobody looked at the socket:
+// what the client sent meanwhile lies there unread.
+func (s *Session) paused(time int64) {
+	s.opened += time
+	s.heard += time
+	s.in.begun += time
+	s.out.stuckSince += time
+	s.window.shrunk += time
+}
+
+// Paused tells the reactor that it stood still for some nanoseconds, as in SIGSTOP or
+// while the machine slept. Without it the next tick would end every connection that
+// was in the middle of a request.
+func (r *Reactor) Paused(time int64) {
+	for i := range r.slots {
+		if s := r.slots[i].session; s != nil {
+			s.paused(time)
+		}
+	}
+}
+
 // restTime is the silence after which a session gives up what a burst needed.
 const restTime = int64(time.Second)
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"github.com/pulsemq/pulsemq/core"
 )
 
 // A file of meta/ is a file header, a body, and the body's checksum. There is a
@@ -111,12 +113,17 @@ func (d *Folder) mendMeta() error {
 				return err
 			}
 		}
-		if copied, err := readFile(d.fs, name+copySuffix, metaFileBytesMax); err == nil && bytes.Equal(copied, b) {
+		copied, err := readFile(d.fs, name+copySuffix, metaFileBytesMax)
+		if err == nil && bytes.Equal(copied, b) {
 			continue
 		}
 		d.log.Info("the copy of a file of meta/ differs or is missing, and is written again", "file", name+copySuffix)
 		if err := d.putMeta(name+copySuffix, b); err != nil {
-			return err
+			// A whole one of another time must not stay: it would be taken for the truth.
+			if checkMetaFile(copied) == nil || !errors.Is(err, core.ErrDiskFull) {
+				return err
+			}
+			d.log.Warn("it could not be written, the disk is full; a start with more room writes it", "file", name+copySuffix)
 		}
 	}
 	return nil

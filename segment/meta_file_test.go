@@ -64,3 +64,31 @@ func TestMetaWithoutAWholeCopyRefuses(t *testing.T) {
 		}
 	}
 }
+
+// On a full disk a start does without a copy that is missing or damaged: it says so,
+// and the next one with room writes it. One that is whole and differs has to go first.
+func TestMetaCopyNeedsNoRoom(t *testing.T) {
+	r := newRig(t, nil)
+	r.serve(16)[0].append(1, 10)
+	r.settle()
+	full := func() *rig {
+		c := *r
+		c.ops, c.fs = nil, r.fs.Kill(0)
+		return &c
+	}
+	c := full()
+	c.patch(layoutPath+copySuffix, 100, []byte("damage"))
+	fault := c.fs.Inject(&mem.Fault{Kind: core.DiskWrite, Path: layoutPath + copySuffix + "*", Count: -1, Err: core.ErrDiskFull})
+	if err := c.tryStart(); err != nil || fault.Hits() == 0 {
+		t.Errorf("the start does not do without the copy: %v", err)
+	}
+	cut := r.fs.Inject(&mem.Fault{Kind: core.DiskRename, Path: layoutPath + newSuffix})
+	if _, err := r.folder.addJournal(0, JournalFileBytesMin); err == nil || cut.Hits() != 1 {
+		t.Fatalf("the change was not cut: %v", err)
+	}
+	c = full()
+	c.fs.Inject(&mem.Fault{Kind: core.DiskWrite, Path: layoutPath + copySuffix + "*", Count: -1, Err: core.ErrDiskFull})
+	if err := c.tryStart(); err == nil {
+		t.Error("a copy of another time stays beside the file")
+	}
+}

@@ -74,7 +74,8 @@ type scrubPlaceSave struct {
 }
 
 func (j *scrubPlaceSave) Run() {
-	j.err = j.store.folder.saveMeta(scrubPlacePath(j.store.shard), j.store.folder.layout, j.body)
+	d := j.store.folder // without a copy: it is a hint
+	j.err = d.putMeta(scrubPlacePath(j.store.shard), d.metaFile(d.layout, j.body))
 }
 
 func (j *scrubPlaceSave) Done() {
