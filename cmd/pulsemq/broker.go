@@ -54,10 +54,15 @@ func run(ctx context.Context, cfg core.Config, log *slog.Logger) error {
 	defer folder.Close()
 	b.folder = folder
 	if err := b.start(ctx); err != nil {
-		if errors.Is(err, reactor.ErrStopped) { // as it was told to
+		stopped := errors.Is(err, reactor.ErrStopped)
+		if stopped { // as it was told to
 			err = nil
 		}
-		return errors.Join(err, b.stop())
+		err = errors.Join(err, b.stop())
+		if stopped && err == nil {
+			log.Info("stopped while starting; the next start begins anew")
+		}
+		return err
 	}
 	select {
 	case <-ctx.Done():

@@ -127,7 +127,10 @@ func (p *plan) keepMetrics() {
 	if p.process.Alive() != nil || p.process.Admin == "" {
 		return
 	}
-	if status, text, err := (&broker{Process: p.process}).page("/metrics"); err == nil && status == 200 {
+	b := &broker{Process: p.process}
+	b.page("/metrics") // which has the shards count anew, for the next time
+	time.Sleep(time.Second)
+	if status, text, err := b.page("/metrics"); err == nil && status == 200 {
 		_ = os.WriteFile(filepath.Join(p.folder, "metrics.txt"), []byte(text), 0o600)
 	}
 }
