@@ -1,82 +1,52 @@
 package segment
 
 import (
-	"syscall"
+	"errors"
 	"testing"
 
 	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/segment/disk/mem"
 )
 
-// badBlocks is a disk that does not give some blocks of journal files.
-type badBlocks struct {
-	core.FS
-	at []int64 // positions of blocks, ascending
-}
-
-func (b *badBlocks) OpenRead(path string) (core.File, error) {
-	f, err := b.FS.OpenRead(path)
-	if err != nil {
-		return nil, err
-	}
-	return &badFile{f, b}, nil
-}
-
-type badFile struct {
-	core.File
-	disk *badBlocks
-}
-
-func (f *badFile) ReadAt(p []byte, at int64) (int, error) {
-	for _, bad := range f.disk.at {
-		if bad < at+int64(len(p)) && at < bad+core.DiskAlignment {
-			n, _ := f.File.ReadAt(p[:max(bad-at, 0)], at)
-			return n, syscall.EIO
+// A journal that a start is not given for a moment is not a torn one: nothing is cut and nothing written over, and the
+// next start finds everything that was acknowledged.
+func TestStartRefusesAJournalThatItCannotRead(t *testing.T) {
+	refused := 0
+	for n := range 36 {
+		skip, count := n%3, 2+n/3
+		r := newRig(t, nil)
+		o := r.serve(16)[0]
+		for i := range 6 {
+			o.append(1+i%3, 300)
+			r.settle()
 		}
-	}
-	return f.File.ReadAt(p, at)
-}
-
-// Blocks of the journal that the disk does not give cost what they hold: the start goes on, and the groups before, between
-// and behind them are replayed.
-func TestUnreadableJournalBlocksCostTheirGroups(t *testing.T) {
-	r := newRig(t, nil)
-	o := r.serve(16)[0]
-	for range 12 {
-		o.append(1, 300)
+		history, end := o.history, o.log.DurableOffset()
+		r.fs = r.fs.Kill(1)
+		// What a read did not give is asked for again block by block, so that many blocks are not given.
+		r.fs.Inject(&mem.Fault{Kind: core.DiskRead, Path: "*.jnl", Skip: skip, Count: count})
+		err := r.tryStart()
+		if err != nil && !errors.Is(err, ErrUnreadable) {
+			t.Fatalf("read %d: %v", skip, err)
+		}
+		if err == nil { // or it is the partition that says so, when its frames are read
+			o, err = r.tryOpen(16)
+		}
+		if err != nil {
+			refused++
+			r.fs = r.fs.Kill(1)
+			r.start()
+			o = r.open(16)
+		}
+		o.history = history
+		r.store.Start()
+		o.append(1, 300) // which may not write over what was not given
 		r.settle()
-	}
-	end := o.log.DurableOffset()
-	r.kill(1)
-	replay, err := replayJournal(r.folder, 0, r.store.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	disk := &badBlocks{}
-	var lost []core.Offset
-	for _, i := range []int{3, 6} { // of the frames of records
-		for _, f := range replay.partitions[16].frames {
-			if f.kind == FrameData && f.base == core.Offset(i) {
-				disk.at = append(disk.at, f.position&^(core.DiskAlignment-1))
-				lost = append(lost, f.base)
-			}
+		if got := o.log.EndOffset(); got != end+1 || len(o.log.Damaged()) > 0 {
+			t.Fatalf("read %d: the log ends at %d with damage %v, %d was acknowledged before the last record", skip, got, o.log.Damaged(), end)
 		}
+		o.check(0)
 	}
-	if len(lost) != 2 || disk.at[1]-disk.at[0] < 2*core.DiskAlignment {
-		t.Fatalf("the blocks of two frames apart were looked for and are %v", disk.at)
-	}
-	r.options.files = func(files core.FS) core.FS { disk.FS = files; return disk }
-	r.kill(1)
-	l := r.open(16).log
-	if l.EndOffset() != end {
-		t.Errorf("the log ends at %d, %d was acknowledged", l.EndOffset(), end)
-	}
-	damaged := l.Damaged()
-	if len(damaged) != len(lost) {
-		t.Fatalf("damage %v, want offsets %v", damaged, lost)
-	}
-	for i, d := range damaged {
-		if d.Start != lost[i] || d.Next != lost[i]+1 {
-			t.Errorf("damage of [%d, %d), want offset %d", d.Start, d.Next, lost[i])
-		}
+	if refused == 0 {
+		t.Fatal("no read that failed was noticed")
 	}
 }

@@ -120,6 +120,9 @@ func replayJournal(d *Folder, shard core.ShardID, log *slog.Logger) (*journalRep
 	if err := r.findFloor(d, all, window); err != nil {
 		return nil, err
 	}
+	if err := r.readable(); err != nil {
+		return nil, err
+	}
 	for i := range all {
 		g := &all[i]
 		r.sequence = max(r.sequence, g.Sequence)
@@ -225,6 +228,26 @@ func newestGroup(w *scanWindow, layout uint32, shard core.ShardID) (salt uint64,
 		}
 	}
 	return salt, generation, sequence > 0
+}
+
+// readable refuses a journal of which the device did not give all. A group that was not
+// given looks like one that was torn, so an acknowledged one would be cut and its place
+// written over; the next start may well be given it. Files that recycling has freed
+// hold nothing that is needed.
+func (r *journalReplay) readable() error {
+	for _, f := range r.files {
+		if f.unreadable == nil {
+			continue
+		}
+		newest := uint64(0)
+		for i := range f.groups {
+			newest = max(newest, f.groups[i].Sequence)
+		}
+		if newest == 0 || newest >= r.floor {
+			return fmt.Errorf("the journal holds acknowledged records and cannot be read; start again, and if that does not help, copy the data folder to a disk that can be read: %w", f.unreadable)
+		}
+	}
+	return nil
 }
 
 // findFloor finds the newest record of which groups recycling has freed.
