@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -94,6 +95,14 @@ func (s *Store) noteHoles(l *Log, file string, holes []Hole, how string) (news, 
 		}
 	}
 	return news, records
+}
+
+// forgetUnreadable drops what the device once did not give of a stretch of a file,
+// [first, next) in index, and now gave whole.
+func (l *Log) forgetUnreadable(file string, first, next core.Index) {
+	l.damaged = slices.DeleteFunc(l.damaged, func(d DamageRange) bool {
+		return d.File == file && d.IndexFirst >= first && d.IndexNext <= next && d.IndexNext > 0 && errors.Is(d.Cause, ErrUnreadable)
+	})
 }
 
 // noteBlemish tells of damage that took no record, once.

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"sort"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -101,6 +102,9 @@ func (s *Store) Read(r *Read) bool {
 func (l *Log) readable(offset, limit core.Offset) (core.Offset, *DamageRange) {
 	for i := range l.damaged {
 		d := &l.damaged[i]
+		if errors.Is(d.Cause, ErrUnreadable) {
+			continue // the device may give it now
+		}
 		if offset >= d.Start && offset < d.Next {
 			return offset, d
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
+	"github.com/pulsemq/pulsemq/segment/disk/mem"
 )
 
 // scrubRig has two logs of several segments, with states, and reads nothing again
@@ -419,4 +420,25 @@ func TestScrubLosesNoMoreThanReads(t *testing.T) {
 	if len(o.log.Damaged()) != 2 || r.store.stats.ScrubRecords != 2 {
 		t.Errorf("%+v", o.log.Damaged())
 	}
+}
+
+// What the device does not give for a moment is told, and is not kept from readers once it does; the next pass
+// forgets it.
+func TestScrubReadErrorPasses(t *testing.T) {
+	r, owners, lines := scrubRig(t, nil)
+	o := owners[1]
+	l := o.log
+	g := l.segments[1]
+	fault := r.fs.Inject(&mem.Fault{Kind: core.DiskRead, Path: g.path, Count: -1})
+	o.verify()
+	if fault.Hits() == 0 || len(l.Damaged()) == 0 || !strings.Contains(lines.String(), ErrUnreadable.Error()) {
+		t.Fatalf("%d reads failed, damage %+v\n%s", fault.Hits(), l.Damaged(), lines)
+	}
+	r.fs.ClearFaults()
+	o.check(0)
+	o.verify()
+	if d := l.Damaged(); len(d) > 0 {
+		t.Errorf("after a pass that was given everything: %+v", d)
+	}
+	o.check(0)
 }

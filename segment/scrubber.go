@@ -270,6 +270,9 @@ func (s *Store) scrubEnded(j *Scrub) {
 // scrubFound tells what is damaged, and has made again what can be.
 func (s *Store) scrubFound(g *segment, j *Scrub) {
 	l, c := g.log, &s.scrubber
+	if len(j.Holes) == 0 && j.Err == nil {
+		l.forgetUnreadable(j.Path, j.From.Index+1, j.Next.Index+1)
+	}
 	news, records := s.noteHoles(l, j.Path, j.Holes, damageOfSegment)
 	s.stats.ScrubRecords += uint64(records)
 	s.stats.ScrubFiles += uint64(news - records)
