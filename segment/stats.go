@@ -44,15 +44,17 @@ type Stats struct {
 	Quarantined     uint64 // partitions or files kept aside
 
 	// Gauges.
-	Logs        int
-	CacheBytes  int64
-	OpenFiles   int
-	JournalFree int // journal files that hold nothing needed
-	JournalLive int
-	RiskBytes   int64 // appended and not durable
-	RiskSince   int64 // monotonic, the oldest of them; 0 none
-	Full        bool
-	ClockJumped bool
+	Logs       int
+	CacheBytes int64
+	OpenFiles  int
+	// ReadsUnderWay are those that wait for the disk, or for an index.
+	ReadsUnderWay int
+	JournalFree   int // journal files that hold nothing needed
+	JournalLive   int
+	RiskBytes     int64 // appended and not durable
+	RiskSince     int64 // monotonic, the oldest of them; 0 none
+	Full          bool
+	ClockJumped   bool
 	// ScrubBegan is the wall clock when the last ended pass began: what was sealed then
 	// has been read again since. 0: no pass has ended yet.
 	ScrubBegan int64
@@ -74,6 +76,7 @@ func (s *Store) Stats() Stats {
 	st.Logs = len(s.logs)
 	st.CacheBytes = s.cache.bytes
 	st.OpenFiles = s.files.open
+	st.ReadsUnderWay = s.reads
 	st.JournalFree, st.JournalLive = len(s.journal.free), len(s.journal.live)
 	st.Full, st.ClockJumped = s.full, s.clockJumped
 	st.ScrubBegan, st.ScrubLeft = s.scrubber.endedBegan, s.scrubLeft()

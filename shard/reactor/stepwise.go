@@ -37,7 +37,7 @@ func StartStepwise(o StepOptions) (*Stepwise, error) {
 	n := newNode(o.Options)
 	n.slots = slots{cmp.Or(o.RequestSlots, n.slots.requests), cmp.Or(o.AnswerSlots, n.slots.answers), cmp.Or(o.LetterSlots, n.slots.letters)}
 	n.budget = budget{
-		ingest: cmp.Or(o.IngestBytes, n.budget.ingest), local: cmp.Or(o.LocalBytes, n.budget.local),
+		ingest: cmp.Or(o.IngestBytes, n.budget.ingest), local: cmp.Or(o.LocalBytes, n.budget.local), reads: n.budget.reads,
 		cache: cmp.Or(o.CacheBytes, n.budget.cache), hold: cmp.Or(o.HoldBytes, n.budget.hold),
 	}
 	n.topicIDs = func() (id core.TopicID) {

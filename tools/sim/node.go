@@ -6,6 +6,7 @@ import (
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/netio"
+	"github.com/pulsemq/pulsemq/ring/mail"
 	"github.com/pulsemq/pulsemq/segment/disk/mem"
 	"github.com/pulsemq/pulsemq/shard/reactor"
 )
@@ -424,6 +425,25 @@ func (n *node) ending() {
 	w.ledger.stoppedClean()
 	w.faults.arm(n)
 	w.after(w.between(10e6, 200e6), n.start)
+}
+
+// parcelsUnderWay empties the rings of a shard that has stopped, and says how many
+// bytes of parcels were in them.
+func (n *node) parcelsUnderWay(shard int) (bytes int64) {
+	for _, links := range n.step.Links {
+		link := links[shard]
+		for answer, ok := link.Answers.Pop(); ok; answer, ok = link.Answers.Pop() {
+			if answer.Parcel != nil {
+				bytes += int64(answer.Parcel.Bytes)
+			}
+		}
+		for request, ok := link.Requests.Pop(); ok; request, ok = link.Requests.Pop() {
+			if request.Kind == mail.RequestReturn {
+				bytes += int64(request.Parcel.Bytes)
+			}
+		}
+	}
+	return bytes
 }
 
 func (n *node) String() string { return fmt.Sprintf("node %d", n.id) }

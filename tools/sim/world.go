@@ -171,11 +171,13 @@ func (w *world) tookProducerID(id int64) {
 	w.ids[id] = true
 }
 
-// stoppedClean looks at what a node that has stopped still holds.
+// stoppedClean looks at what a node that has stopped still holds. A parcel may be on
+// its way: an answer that came after the connections were closed, or one given back
+// when its shard took no more. A read that was under way keeps what it may have found.
 func (w *world) stoppedClean(n *node) {
 	for i, s := range n.step.Snapshots() {
-		if s.MemoryPending != 0 || s.MemoryParcels != 0 {
-			w.fail("shard %d of %v holds %d bytes of batches and %d of parcels after its stop", i, n, s.MemoryPending, s.MemoryParcels)
+		if under := n.parcelsUnderWay(i); s.MemoryPending != 0 || s.MemoryParcels != under && s.Store.ReadsUnderWay == 0 {
+			w.fail("shard %d of %v holds %d bytes of batches and %d of parcels after its stop, %d of them are in a ring", i, n, s.MemoryPending, s.MemoryParcels, under)
 		}
 	}
 }
