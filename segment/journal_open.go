@@ -29,7 +29,7 @@ func openJournal(s *Store, r *journalReplay) (*journal, error) {
 		switch {
 		case f.first != 0:
 			j.live = append(j.live, file)
-			if err := s.syncLive(f, file); err != nil {
+			if err := s.syncLive(r, f, file); err != nil {
 				return nil, err
 			}
 		default:
@@ -69,7 +69,7 @@ func (j *journal) dropSurplus() error {
 
 // syncLive makes the groups of a file durable that were accepted from it, and
 // repairs its header if that was hurt.
-func (s *Store) syncLive(f *replayFile, file *journalFile) error {
+func (s *Store) syncLive(r *journalReplay, f *replayFile, file *journalFile) error {
 	open, err := s.ports.FS.Open(f.path)
 	if err != nil {
 		return err
@@ -80,6 +80,13 @@ func (s *Store) syncLive(f *replayFile, file *journalFile) error {
 		s.stats.JournalDamages++
 		if err := s.writeJournalHeader(open, file); err != nil {
 			return err
+		}
+	}
+	for i := range f.groups {
+		if g := &f.groups[i]; g.whole && g.Sequence > r.synced && g.Sequence <= r.last {
+			if err := writeAgain(open, g.position, g.end()); err != nil {
+				return err
+			}
 		}
 	}
 	return open.Sync()

@@ -105,7 +105,7 @@ func (r *recovery) endSegments() error {
 	}
 	for _, g := range l.segments {
 		if newest[g] > known {
-			if err := syncFile(s.ports.FS, g.path); err != nil {
+			if err := r.syncAccepted(g, ends[g]); err != nil {
 				return err
 			}
 		}
@@ -184,11 +184,20 @@ func (r *recovery) truncate(g *segment, end int64) error {
 	return f.Sync()
 }
 
-func syncFile(files core.FS, name string) error {
-	f, err := files.Open(name)
+// syncAccepted makes the frames durable that were accepted from a segment.
+func (r *recovery) syncAccepted(g *segment, end int64) error {
+	f, err := r.store.ports.FS.Open(g.path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	for i := range r.accepted {
+		if a := &r.accepted[i]; a.segment == g && a.index > r.durable {
+			if err := writeAgain(f, a.position, end); err != nil {
+				return err
+			}
+			break
+		}
+	}
 	return f.Sync()
 }
