@@ -120,7 +120,7 @@ var recoveryMutants = []mutant{
 		Name:  "recovery-syncs-segments",
 		Rule:  "Before a partition serves, every segment from which recovery accepted frames is synced.",
 		File:  "segment/recover_end.go",
-		Find:  "			if err := syncFile(s.ports.FS, g.path); err != nil {\n\t\t\t\treturn err\n\t\t\t}\n",
+		Find:  "			if err := r.syncAccepted(g, ends[g]); err != nil {\n\t\t\t\treturn err\n\t\t\t}\n",
 		Put:   "",
 		Tests: []string{"segment.TestAcceptedSegmentsAreSyncedBeforeServing"},
 	},
@@ -156,5 +156,13 @@ var recoveryMutants = []mutant{
 		Find:  "		case g.Sequence > known:\n",
 		Put:   "		case g.Sequence > known && false:\n",
 		Tests: []string{"segment.TestRestartVoidsWhatWasCut"},
+	},
+	{
+		Name:  "unsynced-written-again",
+		Rule:  "What nothing says was synced is written again before a start trusts its sync.",
+		File:  "segment/write_again.go",
+		Find:  "		if _, err := f.WriteAt(part, at); err != nil {\n",
+		Put:   "		if _, err := f.ReadAt(part, at); err != nil {\n",
+		Tests: []string{"segment.TestFailedSyncIsNotTrustedByTheNextStart"},
 	},
 }
