@@ -48,6 +48,7 @@ type replayed struct {
 	records     []uint32   // files that hold records or checkpoint entries of it
 	unknown     error      // a frame of a kind that this build does not know
 	opened      bool
+	refused     bool // it could not be opened
 }
 
 // journalReplay is the outcome of reading a shard's journal.

@@ -14,6 +14,7 @@ import (
 type located struct {
 	replayFrame
 	segment *segment // nil: in the journal file
+	copied  bool     // the journal has it too: nothing says that the segment was synced since
 }
 
 const (
@@ -59,6 +60,7 @@ func (s *Store) OpenLog(id LogIdentity, o LogOptions, owner LogOwner) (*Log, err
 	r := &recovery{store: s, log: l, found: found, tail: make(map[*segment]bool)}
 	if err := r.run(); err != nil {
 		delete(s.logs, id.Partition)
+		found.refused = true
 		return nil, fmt.Errorf("%s: %w", id, err)
 	}
 	found.opened = true

@@ -105,7 +105,7 @@ func (r *recovery) endSegments() error {
 	}
 	for _, g := range l.segments {
 		if newest[g] > known {
-			if err := r.syncAccepted(g, ends[g]); err != nil {
+			if err := r.syncAccepted(g); err != nil {
 				return err
 			}
 		}
@@ -185,19 +185,28 @@ func (r *recovery) truncate(g *segment, end int64) error {
 }
 
 // syncAccepted makes the frames durable that were accepted from a segment.
-func (r *recovery) syncAccepted(g *segment, end int64) error {
+func (r *recovery) syncAccepted(g *segment) error {
 	f, err := r.store.ports.FS.Open(g.path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	from, to := int64(0), int64(0)
 	for i := range r.accepted {
-		if a := &r.accepted[i]; a.segment == g && a.index > r.durable {
-			if err := writeAgain(f, a.position, end); err != nil {
+		a := &r.accepted[i]
+		if r.store.replay.clean || a.segment != g || !a.copied && a.index <= r.durable {
+			continue
+		}
+		if a.position > alignUp(to) {
+			if err := writeAgain(f, from, to); err != nil {
 				return err
 			}
-			break
+			from = a.position
 		}
+		to = a.position + FrameHeaderBytes + int64(a.bytes)
+	}
+	if err := writeAgain(f, from, to); err != nil {
+		return err
 	}
 	return f.Sync()
 }

@@ -35,6 +35,10 @@ func (r *recovery) merge() error {
 			return a.generation > b.generation
 		case a.bad != b.bad:
 			return !a.bad
+		case a.segment != nil && b.segment != nil:
+			// A later segment was begun because the earlier one had failed, at its durable
+			// point: what stands behind that may be in a cache alone.
+			return a.segment.header.Segment > b.segment.header.Segment
 		}
 		return a.segment != nil && b.segment == nil
 	})
@@ -71,6 +75,11 @@ func (r *recovery) merge() error {
 		}
 		if f.base != next {
 			return fmt.Errorf("%w: index %d begins at offset %d, the frame before it ends at %d", ErrFrameNonsense, f.index, f.base, next)
+		}
+		if f.segment != nil {
+			for j := i + 1; j < len(r.frames) && r.frames[j].index == f.index; j++ {
+				f.copied = f.copied || r.frames[j].segment == nil
+			}
 		}
 		r.accepted = append(r.accepted, *f)
 		expected, next = f.index+1, f.next()

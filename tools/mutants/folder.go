@@ -159,7 +159,7 @@ var folderMutants = []mutant{
 		Name:  "quarantine-frames",
 		Rule:  "Frames of a partition that has no recorded deletion are kept aside, never dropped.",
 		File:  "segment/quarantine.go",
-		Find:  "		if !p.opened && len(p.frames) > 0 && !known(id) {\n",
+		Find:  "		if !p.opened && len(p.frames) > 0 && (p.refused || !known(id)) {\n",
 		Put:   "		if !p.opened && len(p.frames) > 0 && !known(id) && false {\n",
 		Tests: []string{"segment.TestQuarantine"},
 	},

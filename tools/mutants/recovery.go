@@ -120,7 +120,7 @@ var recoveryMutants = []mutant{
 		Name:  "recovery-syncs-segments",
 		Rule:  "Before a partition serves, every segment from which recovery accepted frames is synced.",
 		File:  "segment/recover_end.go",
-		Find:  "			if err := r.syncAccepted(g, ends[g]); err != nil {\n\t\t\t\treturn err\n\t\t\t}\n",
+		Find:  "			if err := r.syncAccepted(g); err != nil {\n\t\t\t\treturn err\n\t\t\t}\n",
 		Put:   "",
 		Tests: []string{"segment.TestAcceptedSegmentsAreSyncedBeforeServing"},
 	},

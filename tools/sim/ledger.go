@@ -128,6 +128,9 @@ func (p *plog) learn(base int64, a *attempt, epoch int32) {
 				p.fail("offset %d holds %v and held %v, and nothing has happened since that could have lost it", base, a, e.attempt)
 				return
 			}
+			if e.epoch != -1 && epoch != -1 && epoch < e.epoch && p.topic.shaky() {
+				return // a log that was rolled back ends no connection, so what was sent before may come late
+			}
 			if e.epoch != -1 && epoch != -1 && epoch <= e.epoch {
 				p.fail("offset %d is used again for %v in epoch %d; %v had it in epoch %d", base, a, epoch, e.attempt, e.epoch)
 				return
@@ -136,7 +139,7 @@ func (p *plog) learn(base int64, a *attempt, epoch int32) {
 		// What is lost is a suffix: everything from here on that is older.
 		kept := p.entries[:i]
 		for _, e := range p.entries[i:] {
-			if e.incident == l.incident || e.epoch != -1 && epoch != -1 && e.epoch >= epoch {
+			if e.base >= next && (e.incident == l.incident || e.epoch != -1 && epoch != -1 && e.epoch >= epoch) {
 				kept = append(kept, e) // learned since, or of the same time
 			}
 		}
@@ -224,11 +227,10 @@ func (p *plog) keptOf(epoch int32, firm int64) int64 {
 	if !p.topic.wasWeak {
 		return firm
 	}
-	for _, e := range slices.Backward(p.entries) {
-		if e.epoch != -1 && e.epoch <= epoch {
-			break // and so are those before it
+	for _, e := range p.entries {
+		if e.epoch == -1 || e.epoch > epoch {
+			return min(firm, e.base)
 		}
-		firm = min(firm, e.base)
 	}
 	return firm
 }
