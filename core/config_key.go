@@ -235,7 +235,7 @@ var keys = []Key{
 		"Largest record batch that is accepted, as it is sent, on any topic. Default and upper bound of the topic key max.message.bytes.",
 		func(c *Config) any { return &c.Producer.MaxBatchBytes }},
 	{"producer.expiry", "7d", Domain{Kind: KindDuration, Min: int64(time.Minute), Max: int64(yearsTen)},
-		"An idempotent producer silent for so long is forgotten; its retries are no longer recognised.",
+		"An idempotent producer silent for so long, while others send to its partition, is forgotten; its retries are no longer recognised. A gap of over an hour in which nobody sends does not count.",
 		func(c *Config) any { return &c.Producer.Expiry }},
 
 	{"consumer.max-fetch-messages", "100000", Domain{Kind: KindCount, Min: 1, Max: 10_000_000},

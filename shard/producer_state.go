@@ -3,6 +3,7 @@ package shard
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
@@ -115,6 +116,11 @@ func (t *producerTable) check(b producedBatch) (producerVerdict, core.Offset, *p
 // append remembers a batch that was appended at offset. now is the append time
 // of its frame.
 func (t *producerTable) append(b producedBatch, offset core.Offset, now int64) {
+	if t.newest != nil {
+		if gap := now - t.newest.appended; gap > producerGapMax || gap < -producerGapMax {
+			t.shift(gap)
+		}
+	}
 	p := t.byID[b.id]
 	if p == nil {
 		p = t.add(b.id, now)
@@ -132,6 +138,21 @@ func (t *producerTable) append(b producedBatch, offset core.Offset, now int64) {
 	p.batches[p.count] = producerBatch{b.sequence, b.span, offset}
 	p.count++
 	p.appended = now
+}
+
+// producerGapMax is the longest time between two appends that counts as silence of
+// the producers. A longer one is that of the whole partition, or of a clock that
+// jumped, and neither says that a producer is gone: its retries must be recognised.
+const producerGapMax = int64(time.Hour)
+
+// shift moves all times, so that a gap in which nobody appended ages nobody.
+func (t *producerTable) shift(by int64) {
+	for p := t.oldest; p != nil; p = p.next {
+		p.appended += by
+	}
+	for i := range t.undo.Len() {
+		t.undo.At(i).before.appended += by
+	}
 }
 
 // add makes room for one more producer: the silent ones beyond their time go, and

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -83,6 +84,39 @@ func TestProducersAreBounded(t *testing.T) {
 	table.append(produced(1_000_001, 0, 0, 1), 1, 102)
 	if len(table.byID) != 3 || table.byID[10] == nil {
 		t.Errorf("%d producers after the others expired", len(table.byID))
+	}
+}
+
+// A clock that jumps a year, there or back, and a partition that nobody writes to for
+// as long, age no producer; one that is silent while others send is forgotten.
+func TestClockJumpForgetsNoProducer(t *testing.T) {
+	const day = 24 * int64(time.Hour)
+	for _, jump := range []int64{365 * day, -365 * day} {
+		table := producerTable{expiry: 7 * day}
+		now := 1000 * day
+		table.note(1, 0)
+		table.append(produced(1, 0, 0, 1), 0, now)
+		table.note(1, 1)
+		table.append(produced(1, 0, 1, 1), 1, now)
+		now += jump
+		for i := range core.ProducerID(3) {
+			table.append(produced(10+i, 0, 0, 1), core.Offset(2+i), now)
+		}
+		if verdict, at, _ := table.check(produced(1, 0, 0, 1)); verdict != producerDuplicate || at != 0 {
+			t.Errorf("after a jump of %d days a retry is no duplicate: %d", jump/day, verdict)
+		}
+		table.rollback(1)
+		table.append(produced(20, 0, 0, 1), 5, now)
+		if verdict, _, _ := table.check(produced(1, 0, 0, 1)); verdict != producerDuplicate {
+			t.Errorf("after a jump of %d days and a roll back a retry is no duplicate: %d", jump/day, verdict)
+		}
+		for i := range core.ProducerID(8 * 48) {
+			now += int64(time.Hour) / 2
+			table.append(produced(100+i, 0, 0, 1), 10+core.Offset(i), now)
+		}
+		if table.byID[1] != nil {
+			t.Error("a producer that was silent for eight days beside others is remembered")
+		}
 	}
 }
 
