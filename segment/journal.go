@@ -58,6 +58,7 @@ type journalGroup struct {
 	parts    []groupPart
 	sequence uint64
 	sync     bool
+	closes   bool // the last one of a stop
 	flags    GroupFlags
 	write    core.DiskOp
 	syncOp   core.DiskOp
@@ -231,7 +232,7 @@ func (j *journal) takeGroup() *journalGroup {
 		}
 	}
 	j.groups = j.groups[:len(j.groups)-1]
-	g.used, g.crc, g.sync, g.flags, g.recycles = GroupHeaderBytes, 0, false, 0, nil
+	g.used, g.crc, g.sync, g.closes, g.flags, g.recycles = GroupHeaderBytes, 0, false, false, 0, nil
 	g.parts = g.parts[:0]
 	return g
 }
@@ -484,7 +485,7 @@ func (g *journalGroup) ended() {
 	if g.recycles != nil {
 		j.recycled(g.recycles)
 	}
-	if g.flags&GroupClean != 0 {
+	if g.closes {
 		j.store.stopped = true
 	}
 	j.groups = append(j.groups, g)

@@ -60,7 +60,7 @@ func (s *Store) OpenLog(id LogIdentity, o LogOptions, owner LogOwner) (*Log, err
 	r := &recovery{store: s, log: l, found: found, tail: make(map[*segment]bool)}
 	if err := r.run(); err != nil {
 		delete(s.logs, id.Partition)
-		found.refused = true
+		found.refused, s.refused = true, true
 		return nil, fmt.Errorf("%s: %w", id, err)
 	}
 	found.opened = true

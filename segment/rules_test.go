@@ -650,6 +650,12 @@ func TestQuarantineOfRefusedPartitions(t *testing.T) {
 	if entries, err := r.fs.List(QuarantineDir); err != nil || len(entries) != 1 || entries[0].Size < 3*100 {
 		t.Fatalf("in quarantine: %v, %v", entries, err)
 	}
+	r.store.Start()
+	r.stop()
+	r.start()
+	if r.store.Clean() {
+		t.Error("the stop is called clean, though it knew nothing of a log: its offsets may be used again in the same term")
+	}
 }
 
 // A foreign segment file is refused by name, never merged.

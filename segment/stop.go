@@ -70,7 +70,10 @@ var errStopNoRoom = fmt.Errorf("the journal has no room, and the store is stoppi
 // closeGroup fills the last group: the clean mark, and what is known durable and
 // sealed of the logs in use, so that the next start need not find out.
 func (s *Store) closeGroup(g *journalGroup) {
-	g.flags, g.sync = GroupClean, true
+	g.closes, g.sync = true, true
+	if !s.refused { // a log that could not be opened has yet to be recovered, with a term of its own
+		g.flags = GroupClean
+	}
 	var entries []byte
 	for _, l := range s.activeList {
 		if l.state != logServing || l.index == 0 {

@@ -56,6 +56,7 @@ type Store struct {
 	started  bool
 	stopping bool
 	stopped  bool
+	refused  bool // a log could not be opened
 	// stopStuckAt is when a stop gives up the frames that find no room in the journal.
 	stopStuckAt int64
 	stats       Stats

@@ -120,7 +120,9 @@ func (p *plog) learn(base int64, a *attempt, epoch int32) {
 		}
 		if e := p.entries[i]; e.base < next {
 			// Another content. That is right only where what was there has been lost.
-			if base < p.firmEnd {
+			// What a weaker topic lost may have been stored anew by batches of which only later ones are known to be durable.
+			weak := p.topic.wasWeak && p.topic.shaky() && (!e.attempt.acked || e.attempt.durability < proto.DurabilitySync)
+			if base < p.firmEnd && !weak {
 				p.fail("offset %d holds %v and held %v, below %d which is durable", base, a, e.attempt, p.firmEnd)
 				return
 			}
