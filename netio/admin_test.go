@@ -346,3 +346,14 @@ func TestMetricsOfServer(t *testing.T) {
 		t.Errorf("alive: %d %s", status, b)
 	}
 }
+
+// Threads tell of their start by themselves; one that is late must not take back
+// that the broker serves.
+func TestReadyIsFinal(t *testing.T) {
+	h := NewHealth()
+	h.SetProgress(Progress{Stage: "ready", Ready: true})
+	h.SetProgress(Progress{Stage: "listening"})
+	if p := h.Progress(); !p.Ready {
+		t.Errorf("a late word of the start made the broker unready: %+v", p)
+	}
+}

@@ -34,8 +34,16 @@ func NewHealth(checks ...func() error) *Health {
 	return h
 }
 
-// SetProgress may be called from any goroutine.
-func (h *Health) SetProgress(p Progress) { h.progress.Store(&p) }
+// SetProgress may be called from any goroutine. Ready is final: what a thread tells
+// of its start may come after the broker has told that it serves.
+func (h *Health) SetProgress(p Progress) {
+	for {
+		last := h.progress.Load()
+		if last != nil && last.Ready && !p.Ready || h.progress.CompareAndSwap(last, &p) {
+			return
+		}
+	}
+}
 
 // Progress is the newest.
 func (h *Health) Progress() Progress { return *h.progress.Load() }
