@@ -81,9 +81,9 @@ func TestRestartHasPartitionsWithLargeActiveSegments(t *testing.T) {
 
 func TestTableNamesTheCommandThatRepeatsIt(t *testing.T) {
 	for want, args := range map[string][]string{
-		"make bench":        {"--dir", "/secret", "--out", "/secret/out", "--program", "/secret/pulsemq"},
-		"make bench RUNS=3": {"--runs", "3", "--dir", "/secret"},
-		"make bench ROWS=idle,batch-sync":                                      {"--rows", "idle,batch-sync", "--brokers", "secret:1"},
+		"make bench":                      {"--dir", "/secret", "--out", "/secret/out", "--program", "/secret/pulsemq"},
+		"make bench RUNS=3":               {"--runs", "3", "--dir", "/secret"},
+		"make bench ROWS=idle,batch-sync": {"--rows", "idle,batch-sync", "--brokers", "secret:1"},
 		"bin/pulsebench table --duration=2s --rows=idle --set broker.shards=2": {"--rows", "idle", "--duration", "2s", "--set", "broker.shards=2"},
 	} {
 		tbl := &table{bench: bench{session: &session{}}}
