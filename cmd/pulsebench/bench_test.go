@@ -162,8 +162,8 @@ func TestEveryRowMeasures(t *testing.T) {
 		return slices.Contains([]string{"batch-none", "batch-batch", "single-sync"}, name)
 	})
 	code, stdout, stderr := call(t, "table", "--program", program, "--dir", dir, "--out", out, "--runs", "1", "--duration", "200ms", "--warmup", "50ms",
-		"--rows", strings.Join(rows, ","), "--fetch-size", "2MiB", "--tail-size", "2MiB", "--restart-size", "1MiB", "--restart-partitions", "5", "--idle-partitions", "10",
-		"--file-size", "16MiB", "--step-duration", "200ms", "--settle", "10ms", "--from", "100", "--p99-max", "1h", "--achieved", "0.001", "--steps", "2")
+		"--rows", strings.Join(rows, ","), "--fetch-size", "2MiB", "--tail-size", "2MiB", "--restart-size", "1MiB", "--restart-partitions", "5", "--restart-journal", "500", "--idle-partitions", "10",
+		"--file-size", "16MiB", "--step-duration", "200ms", "--settle", "10ms", "--from", "100", "--p99-max", "1h", "--achieved", "0.001", "--steps", "2", "--scout-duration", "50ms")
 	if code != exitOK {
 		if strings.Contains(stderr, "direct I/O: invalid argument") {
 			t.Skip("this file system has no direct I/O")
