@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/report"
+	"github.com/pulsemq/pulsemq/tools/process"
 )
 
 // asProgram has a process that this test starts, which is this test again, be pulsebench.
@@ -152,10 +152,11 @@ func TestEveryRowMeasures(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("processes and disks are measured on Linux only")
 	}
-	program := filepath.Join(t.TempDir(), "pulsemq")
-	if text, err := exec.Command("go", "build", "-o", program, "../pulsemq").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, text)
+	programs := t.TempDir()
+	if err := process.Build(programs, "pulsemq"); err != nil {
+		t.Fatal(err)
 	}
+	program := filepath.Join(programs, "pulsemq")
 	dir, out := t.TempDir(), t.TempDir()
 	rows := slices.DeleteFunc(rowNames(), func(name string) bool {
 		return slices.Contains([]string{"batch-none", "batch-batch", "single-sync"}, name)
