@@ -72,7 +72,7 @@ var folderMutants = []mutant{
 		File:  "segment/scan.go",
 		Find:  "		if h.Partition != s.Header.Partition {\n",
 		Put:   "		if false {\n",
-		Tests: []string{"segment.TestScanIsNotFooledByStoredSegments"},
+		Tests: []string{"segment.TestScanTakesNoFrameOfAnotherPartition"},
 	},
 	{
 		Name:  "forged-mark",
