@@ -194,9 +194,17 @@ func TestEveryRowMeasures(t *testing.T) {
 			t.Errorf("%+v", row)
 		}
 	}
-	for _, name := range []string{"table.md", "shares.svg", "open-loop.svg"} {
-		if info, err := os.Stat(filepath.Join(out, name)); err != nil || info.Size() == 0 {
+	host, _ := os.Hostname()
+	for _, name := range []string{"table.md", "table.json", "shares.svg", "open-loop.svg", "open-loop.json"} {
+		text, err := os.ReadFile(filepath.Join(out, name))
+		if err != nil || len(text) == 0 {
 			t.Errorf("%s: %v", name, err)
+		}
+		// Pages are kept where others read them.
+		for _, secret := range []string{dir, out, filepath.Dir(program), host, "127.0.0.1"} {
+			if secret != "" && strings.Contains(string(text), secret) {
+				t.Errorf("%s names this machine's %s", name, secret)
+			}
 		}
 	}
 	empty(t, dir)
