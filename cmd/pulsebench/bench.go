@@ -41,7 +41,8 @@ type bench struct {
 	warmup   time.Duration
 	settings []string // of brokers that are started, as key=value
 
-	topics int // that runs have been given so far
+	topics int            // that runs have been given so far
+	seen   *report.Broker // what the last broker that was measured says of itself; nil before
 }
 
 // addFlags declares the flags of commands that measure a broker.
@@ -141,7 +142,7 @@ type side struct {
 	args   []string // of pulsebench, but for --brokers
 	blind  bool     // an echo: nothing can be read back
 	keep   bool     // leave the topic
-	stall  bool     // nothing may go through: that is a finding, as in a sweep
+	stall  bool     // nothing may go through: that is a finding, as in a sweep, or does not matter, as in a warm-up
 }
 
 // workload reads the arguments as the command that they begin with would.
@@ -173,7 +174,7 @@ func (b *bench) measure(ctx context.Context, s side) (*report.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.blind, w.serverTime = s.blind, s.server.ProcessorTime
+	w.blind, w.serverTime, w.admin = s.blind, s.server.ProcessorTime, s.server.Admin
 	debug.FreeOSMemory() // what the last run has left is no burden of this one
 	r, err := w.open(ctx, b.session)
 	if err != nil {
@@ -184,6 +185,9 @@ func (b *bench) measure(ctx context.Context, s side) (*report.Result, error) {
 		measure = r.consume
 	}
 	result, _, err := measure(ctx)
+	if err == nil && !s.blind {
+		b.seen = &result.Environment.Broker
+	}
 	if !s.blind && !s.keep && r.topic.Created {
 		// Also after a failure, and when ctx has ended: the broker may be somebody else's.
 		err = errors.Join(err, r.topic.Delete(context.WithoutCancel(ctx), w.brokers, core.Version))

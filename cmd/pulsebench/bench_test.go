@@ -175,6 +175,9 @@ func TestEveryRowMeasures(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := comparisonOf(t, string(text))
+	if c.Environment.Broker.Settings["broker.shards"] == "" || c.Environment.Broker.Settings["storage.data-dir"] != "" {
+		t.Errorf("the broker's settings are %v", c.Environment.Broker.Settings)
+	}
 	for i, name := range rows {
 		if i >= len(c.Rows) || c.Rows[i].Name != name {
 			t.Fatalf("row %d is not %s: %s", i, name, stdout)

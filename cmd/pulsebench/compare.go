@@ -36,7 +36,7 @@ pulsebench table measures a whole set of such workloads.`,
 	load := &cobra.Command{Use: "produce"}
 	w.addShared(load)
 	w.addSending(load)
-	taken := map[string]bool{"brokers": true, "topic": true, "duration": true, "records": true, "json": true, "hdr": true, "data-dir": true, "acks": true}
+	taken := map[string]bool{"brokers": true, "admin": true, "topic": true, "duration": true, "records": true, "json": true, "hdr": true, "data-dir": true, "acks": true}
 	load.Flags().VisitAll(func(f *pflag.Flag) {
 		if !taken[f.Name] {
 			cmd.Flags().AddFlag(f)
@@ -75,5 +75,8 @@ func (b *bench) compare(ctx context.Context, args []string, partitions int, json
 		return fmt.Errorf("compare: %w", err)
 	}
 	out.Rows = append(out.Rows, row)
+	if b.seen != nil {
+		out.Environment.Broker = *b.seen
+	}
 	return b.write(jsonFile, out)
 }

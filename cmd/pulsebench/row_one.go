@@ -26,7 +26,7 @@ func measureOne(ctx context.Context, t *table, row *report.Row) error {
 	defer broker.Destroy()
 	row.Commands = append(row.Commands, again(append(oneArgs[:len(oneArgs):len(oneArgs)], lasting(t.duration)...)))
 	if t.warmup > 0 {
-		if _, err := t.measure(ctx, side{server: broker, args: with(oneArgs, lasting(t.warmup)...)}); err != nil {
+		if _, err := t.measure(ctx, side{server: broker, args: with(oneArgs, lasting(t.warmup)...), stall: true}); err != nil {
 			return fmt.Errorf("warm up: %w", err)
 		}
 	}

@@ -25,7 +25,7 @@ func measureOpenLoop(ctx context.Context, t *table, row *report.Row) error {
 	}
 	defer broker.Destroy()
 	if t.warmup > 0 {
-		if _, err := t.measure(ctx, side{server: broker, args: with(openArgs, lasting(t.warmup)...)}); err != nil {
+		if _, err := t.measure(ctx, side{server: broker, args: with(openArgs, lasting(t.warmup)...), stall: true}); err != nil {
 			return fmt.Errorf("warm up: %w", err)
 		}
 	}

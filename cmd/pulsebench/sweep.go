@@ -82,7 +82,7 @@ so that the disk has to hold one step; one that exists is filled and kept.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		args := []string{"produce"}
 		cmd.Flags().Visit(func(f *pflag.Flag) {
-			if load.Flags().Lookup(f.Name) == f && f.Name != "brokers" {
+			if load.Flags().Lookup(f.Name) == f && f.Name != "brokers" && f.Name != "admin" {
 				args = append(args, "--"+f.Name+"="+f.Value.String())
 			}
 		})
@@ -93,7 +93,7 @@ so that the disk has to hold one step; one that exists is filled and kept.`,
 		if _, err := b.workload(args); err != nil {
 			return err
 		}
-		out, err := sw.run(cmd.Context(), b, &host.Server{Address: w.brokers}, args, w.dataFolder)
+		out, err := sw.run(cmd.Context(), b, &host.Server{Address: w.brokers, Admin: w.admin}, args, w.dataFolder)
 		if err != nil {
 			return err
 		}

@@ -176,6 +176,10 @@ func (t *table) run(ctx context.Context, rows []tableRow) error {
 		measured.Seconds = time.Since(began).Seconds()
 		t.say("%s: took %.0f s", row.name, measured.Seconds)
 		page.Rows = append(page.Rows, measured)
+		if t.seen != nil {
+			page.Environment.Broker = *t.seen
+			page.Environment = page.Environment.Public(t.again)
+		}
 		if err := t.save(page); err != nil {
 			return err
 		}

@@ -40,6 +40,7 @@ type workload struct {
 	brokers    string
 	topic      string
 	dataFolder string
+	admin      string
 	jsonFile   string
 	hdrFile    string
 	sdk        bool
@@ -94,6 +95,7 @@ func (w *workload) addShared(cmd *cobra.Command) {
 	flags.StringVar(&w.jsonFile, "json", "", "`file` for the result as JSON; - is standard output, and the table goes to standard error")
 	flags.StringVar(&w.hdrFile, "hdr", "", "`file` for every percentile of the latency, in the text form of HdrHistogram")
 	flags.StringVar(&w.dataFolder, "data-dir", "", "`folder` of the broker's data when it is on this machine: the report names its file system")
+	flags.StringVar(&w.admin, "admin", "", "the broker's metrics port, `HOST:PORT`: the report then has its settings and its processor time")
 	flags.BoolVar(&w.sdk, "sdk", false, "go through the Go client record by record")
 }
 

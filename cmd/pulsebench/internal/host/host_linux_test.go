@@ -1,6 +1,9 @@
 package host
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -20,6 +23,27 @@ func TestUsageOfAProcess(t *testing.T) {
 	}
 	if _, err := UsageOf(-1); err == nil {
 		t.Error("no process takes something")
+	}
+}
+
+func TestSettingsOfABroker(t *testing.T) {
+	answers := map[string]string{"/config": `{"broker.shards":"2"}`}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if answers[r.URL.Path] == "" {
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprint(w, answers[r.URL.Path])
+	}))
+	defer server.Close()
+	address := strings.TrimPrefix(server.URL, "http://")
+	settings, err := ReadSettings(t.Context(), address)
+	if err != nil || settings["broker.shards"] != "2" {
+		t.Errorf("%v, %v", settings, err)
+	}
+	delete(answers, "/config")
+	if _, err := ReadSettings(t.Context(), address); err == nil {
+		t.Error("a broker that does not tell has settings")
 	}
 }
 
