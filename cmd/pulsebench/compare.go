@@ -69,8 +69,9 @@ pulsebench table measures a whole set of such workloads.`,
 
 func (b *bench) compare(ctx context.Context, args []string, partitions int, jsonFile string) error {
 	out := report.NewComparison("Broker against echo", b.runs, b.duration, report.NewEnvironment(core.Version, b.folder))
+	out.BrokerArguments = b.brokerArguments()
 	row := report.Row{Name: "produce", Workload: report.CommandLine(args)}
-	if err := b.pairs(ctx, &row, args, partitions, pairFloors{}); err != nil {
+	if err := b.pairs(ctx, &row, args, partitions); err != nil {
 		return fmt.Errorf("compare: %w", err)
 	}
 	out.Rows = append(out.Rows, row)

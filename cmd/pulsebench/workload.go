@@ -108,6 +108,10 @@ func (w *workload) addSending(cmd *cobra.Command) {
 // addReading declares the flags of commands that measure consuming.
 func (w *workload) addReading(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	if flags.Lookup("rate") == nil { // a command that does not send
+		flags.StringVar(&w.acksText, "acks", "durable", "durable or none: how records are sent that an empty topic is filled with")
+		flags.Float64Var(&w.rate, "rate", 0, "records per second that are asked for over all connections, timed from when each request was due; 0 is flat out")
+	}
 	flags.IntVar(&w.consumers, "consumers", 1, "consumers, with --sdk, that share the partitions; each has a client of its own")
 	flags.StringVar(&w.fetchSize, "fetch-size", "4MiB", "`size` that one request asks for")
 }

@@ -32,3 +32,12 @@ func TestPageIsSummedByName(t *testing.T) {
 		t.Error("a page of words is read")
 	}
 }
+
+func TestRoomOfAFolder(t *testing.T) {
+	if n, err := FreeBytes(t.TempDir()); err != nil || n == 0 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if _, err := FreeBytes("/none"); err == nil {
+		t.Error("a folder that is not there has room")
+	}
+}

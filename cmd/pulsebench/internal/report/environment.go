@@ -26,6 +26,15 @@ type Environment struct {
 	Command    string    `json:"command"` // repeats the run
 }
 
+// Public is the environment as a page may show it that others read: without what names this machine, its folders and
+// its addresses. command stands for the arguments, which name them too.
+func (e Environment) Public(command string) Environment {
+	e.FileSystem, _, _ = strings.Cut(e.FileSystem, " on ")
+	e.DataFolder, e.Command = "", command
+	e.Broker.Addresses, e.Broker.ClusterID = "", ""
+	return e
+}
+
 // Broker is what the broker says of itself.
 type Broker struct {
 	Addresses      string            `json:"addresses"`
