@@ -30,8 +30,9 @@ type Store struct {
 	activeList   []*Log // logs that hold memory or files
 	activeNext   int    // where Tick goes on in activeList
 
-	cache cache
-	files files
+	cache  cache
+	files  files
+	trails trails
 
 	chunkPool  []*chunk
 	writerPool []*writer
