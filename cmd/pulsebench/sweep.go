@@ -25,8 +25,10 @@ const (
 	sweepAchievedDefault  = 0.99
 	sweepP99Default       = 20 * time.Millisecond
 
-	// confirmsMax is how many rates are tried at full length after scouting.
-	confirmsMax = 8
+	// confirmsMax is how many rates are tried at full length after scouting, and confirmSteps how many times the
+	// precision lies between them: each takes long.
+	confirmsMax  = 6
+	confirmSteps = 2
 
 	// sweepRoomShare is how much of the disk's free room a step may fill.
 	sweepRoomShare = 0.8
@@ -56,8 +58,8 @@ batch was due. The rate doubles until a step is bad; then the distance between t
 good and the first bad rate is halved until they are --precision apart. A step is good when
 --achieved of what was offered went through in the time and p99 stayed under --p99-max. The
 knee is the highest good rate. With --scout-duration the way there is made of such shorter
-steps, and the rate that they find is tried for --step-duration; when it is bad then, the
-next lower ones are.
+steps, and the rate that they find is tried for --step-duration; when it is bad then, lower
+ones are, each two times --precision below the one before.
 
 Every step is read back and verified. A topic that a step has created is deleted behind it,
 so that the disk has to hold one step; one that exists is filled and kept.`,
@@ -157,7 +159,7 @@ func (sw *sweeper) run(ctx context.Context, b *bench, server *host.Server, args 
 	}
 	found, err := search.Find(try(sw.scout))
 	if err == nil && found > 0 {
-		_, err = knee.Confirm(found, sw.precision, confirmsMax, try(sw.stepDuration))
+		_, err = knee.Confirm(found, confirmSteps*sw.precision, confirmsMax, try(sw.stepDuration))
 	}
 	return out, err
 }
