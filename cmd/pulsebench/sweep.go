@@ -135,8 +135,12 @@ func (sw *sweeper) run(ctx context.Context, b *bench, server *host.Server, args 
 		Environment: report.NewEnvironment(core.Version, folder)}
 	try := func(length time.Duration) func(rate float64) (bool, error) {
 		return func(rate float64) (bool, error) {
-			if err := sw.checkRoom(b, server, rate, length, args); err != nil {
+			if why, err := sw.checkRoom(b, server, rate, length, args); err != nil {
 				return false, err
+			} else if why != "" {
+				out.Omit(rate, length.Seconds(), why)
+				b.say("sweep: %.0f records/s for %v is left out: %s", rate, length, why)
+				return false, nil
 			}
 			result, err := b.measure(ctx, side{server: server, stall: true, args: with(args, fmt.Sprintf("--rate=%.0f", rate), "--duration="+length.String())})
 			if err != nil {
@@ -164,31 +168,30 @@ func (sw *sweeper) run(ctx context.Context, b *bench, server *host.Server, args 
 	return out, err
 }
 
-// checkRoom makes a step that would fill the disk of a broker that was started here an error before it begins: what it
-// would measure is a full disk.
-func (sw *sweeper) checkRoom(b *bench, server *host.Server, rate float64, length time.Duration, args []string) error {
+// checkRoom says why a step cannot be: it would fill the disk of a broker that was started here, and measure a full disk.
+func (sw *sweeper) checkRoom(b *bench, server *host.Server, rate float64, length time.Duration, args []string) (why string, err error) {
 	if server.Data == "" {
-		return nil
+		return "", nil
 	}
 	w, err := b.workload(args)
 	if err != nil {
-		return err
+		return "", err
 	}
 	needed := rate * length.Seconds() * float64(w.recordBytes)
 	free := 0.0
 	for deadline := time.Now().Add(roomWait); ; time.Sleep(roomCheck) { // the last step's topic is deleted in the background
 		n, err := host.FreeBytes(server.Data)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if free = float64(n); needed <= free*sweepRoomShare || time.Now().After(deadline) {
 			break
 		}
 	}
 	if needed > free*sweepRoomShare {
-		return fmt.Errorf("%v at %.0f records/s are %.0f GB, and %.0f GB are free on the disk: shorten --step-duration or take another --dir", length, rate, needed/1e9, free/1e9)
+		return fmt.Sprintf("it is %.1f GB, and the disk has %.1f GB free", needed/1e9, free/1e9), nil
 	}
-	return nil
+	return "", nil
 }
 
 const (
@@ -228,8 +231,8 @@ func (sw *sweeper) write(s *session, out *report.Sweep) error {
 // curveOf draws the steps of a sweep by their rate.
 func curveOf(s *report.Sweep) chart.Curve {
 	curve := chart.Curve{Title: "Throughput against latency", Knee: s.Knee, Bound: s.P99Max}
-	if len(s.Steps) > 0 {
-		load := &s.Steps[0].Result.Workload
+	if at := slices.IndexFunc(s.Steps, func(step report.Step) bool { return step.Result.Latency != nil }); at >= 0 {
+		load := &s.Steps[at].Result.Workload
 		curve.Title = fmt.Sprintf("Throughput against latency: %d B x %.0f a batch, %d partitions, %s", load.RecordBytes, load.BatchRecords, load.Partitions, load.Durability)
 	}
 	for _, step := range s.Steps {
