@@ -80,7 +80,26 @@ var protocolMutants = []mutant{
 		File:  "netio/session_produce.go",
 		Find:  "		err = b.ValidateCRC()\n",
 		Put:   "		err = nil\n",
-		Also:  []edit{{find: "		err = b.ValidateCRCParts(batch.recordsCRC)\n", put: "		err = nil\n"}},
+		Also: []edit{
+			{find: "		err = b.ValidateCRCParts(batch.recordsCRC)\n", put: "		err = nil\n"},
+			{file: "netio/pack.go", find: "	if err := b.ValidateCRC(); err != nil {\n", put: "	if err := error(nil); err != nil {\n"},
+		},
 		Tests: []string{"netio.TestProduceRefused"},
+	},
+	{
+		Name:  "pack-references",
+		Rule:  "A slab goes home when the last of the batches in it has been given back.",
+		File:  "netio/pack.go",
+		Find:  "		p.slab.Retain()\n",
+		Put:   "		_ = p.slab\n",
+		Tests: []string{"netio.TestSmallBatchesOfAnEventShareASlab"},
+	},
+	{
+		Name:  "pack-ends",
+		Rule:  "Nothing goes into a slab that a shard has been shown.",
+		File:  "netio/pack.go",
+		Find:  "		clear(r.packs)\n",
+		Put:   "		_ = r.packs\n",
+		Tests: []string{"netio.TestPackEndsWithItsEvent"},
 	},
 }
