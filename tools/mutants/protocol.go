@@ -75,11 +75,11 @@ var protocolMutants = []mutant{
 		Tests: []string{"netio.TestRequestIDTwice"},
 	},
 	{
-		Name:  "batch-checksum",
-		Rule:  "A batch whose checksum does not match is refused and not stored.",
-		File:  "netio/session_produce.go",
-		Find:  "		err = b.ValidateCRC()\n",
-		Put:   "		err = nil\n",
+		Name: "batch-checksum",
+		Rule: "A batch whose checksum does not match is refused and not stored.",
+		File: "netio/session_produce.go",
+		Find: "		err = b.ValidateCRC()\n",
+		Put:  "		err = nil\n",
 		Also: []edit{
 			{find: "		err = b.ValidateCRCParts(batch.recordsCRC)\n", put: "		err = nil\n"},
 			{file: "netio/pack.go", find: "	if err := b.ValidateCRC(); err != nil {\n", put: "	if err := error(nil); err != nil {\n"},
