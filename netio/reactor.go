@@ -34,6 +34,10 @@ type Reactor struct {
 	blocked []*Session // whose output did not all fit the socket
 	starved []*scatter // that found every way full and wait for the next turn
 
+	packs   []pack // by shard, of the current event
+	packing bool   // one of packs has a slab
+	request mail.Request
+
 	scatterResults int // of all requests that are being gathered
 
 	flushing bool // inside Flush
@@ -82,6 +86,7 @@ func NewReactor(o ReactorOptions) *Reactor {
 		links:       o.Links,
 		backlogs:    make([]core.Queue[mail.Request], len(o.Links)),
 		unpublished: make([]bool, len(o.Links)),
+		packs:       make([]pack, len(o.Links)),
 		windows:     windowBudget{total: o.Settings.WindowBudgetBytes},
 	}
 	r.stats.init()
