@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,7 +29,8 @@ func (p *plan) makeProbe(ctx context.Context) (err error) {
 
 // probeEach sends a message to each partition of a topic of its own, and counts those that were stored within a time and
 // those that were not. It fails when one is heard of much later than that.
-func (p *plan) probeEach(ctx context.Context, told time.Duration) (quick, slow int, err error) {
+// why are the different reasons of those that were not stored.
+func (p *plan) probeEach(ctx context.Context, told time.Duration) (quick, slow int, why []string, err error) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	for partition := range uint32(probePartitions) {
@@ -45,11 +47,14 @@ func (p *plan) probeEach(ctx context.Context, told time.Duration) (quick, slow i
 				err = errors.Join(err, fmt.Errorf("partition %d answered after %v: %v", partition, took, failure))
 			default:
 				slow++
+				if text := fmt.Sprint(failure); !slices.Contains(why, text) {
+					why = append(why, text)
+				}
 			}
 		})
 	}
 	all.Wait()
-	return quick, slow, err
+	return quick, slow, why, err
 }
 
 // probe sends one message.

@@ -29,8 +29,8 @@ var stallFault = diskFault{"stall", "the disk of one shard's journal stands stil
 		}
 	}
 	began := time.Now()
-	if _, slow, err := p.probeEach(ctx, spaceWait); err != nil || slow > 0 { // it works before
-		return errors.Join(err, fmt.Errorf("%d partitions did not answer within %v before the disk stood still", slow, spaceWait))
+	if _, slow, why, err := p.probeEach(ctx, spaceWait); err != nil || slow > 0 { // it works before
+		return errors.Join(err, fmt.Errorf("%d partitions did not answer within %v before the disk stood still: %q", slow, spaceWait, why))
 	}
 	usual := time.Since(began)
 	stall := stallLong
@@ -48,8 +48,9 @@ var stallFault = diskFault{"stall", "the disk of one shard's journal stands stil
 	var quick, slow int
 	for err == nil && (quick == 0 || time.Since(began) < stall-stallTold) {
 		var q, s int
-		if q, s, err = p.probeEach(ctx, others); err == nil && (q == 0 || s == 0) {
-			err = fmt.Errorf("%s of one shard stands still: %d partitions answer and %d do not; want some of both within %v", operation, q, s, others)
+		var why []string
+		if q, s, why, err = p.probeEach(ctx, others); err == nil && (q == 0 || s == 0) {
+			err = fmt.Errorf("%s of one shard stands still: %d partitions answer and %d do not; want some of both within %v; usual are %v: %q", operation, q, s, others, usual, why)
 		}
 		quick, slow = quick+q, slow+s
 	}
@@ -66,9 +67,9 @@ var stallFault = diskFault{"stall", "the disk of one shard's journal stands stil
 		return err
 	}
 	return eventually(ctx, spaceWait, func() error {
-		_, slow, err := p.probeEach(ctx, others)
+		_, slow, why, err := p.probeEach(ctx, others)
 		if err == nil && slow > 0 {
-			err = fmt.Errorf("%d partitions do not answer after the disk has come back", slow)
+			err = fmt.Errorf("%d partitions do not answer after the disk has come back: %q", slow, why)
 		}
 		return err
 	})
