@@ -142,6 +142,13 @@ func (r *recovery) listSegments() error {
 			l.segments = append(l.segments, g)
 		}
 	}
+	if !s.replay.clean && len(l.segments) > 0 {
+		// A process may have ended between a file's new name and the sync of the folder. What is sealed in that file
+		// from now on, and freed elsewhere, would go with the name.
+		if err := s.ports.FS.SyncDir(dir); err != nil {
+			return err
+		}
+	}
 	if err := r.dropSuperseded(); err != nil {
 		return err
 	}
@@ -226,11 +233,6 @@ func (r *recovery) readHeader(g *segment, size int64) (keep bool, err error) {
 			return false, fmt.Errorf("%w: %s says base index 0, indexes begin at 1", ErrFileForeign, g.path)
 		}
 		g.header = h
-		if allZero(b[FileHeaderBytes:]) {
-			// The process may have ended before the file's name was durable, which the first write waits for. What
-			// is written and synced from now on would go with the name.
-			return true, s.ports.FS.SyncDir(path.Dir(g.path))
-		}
 		return true, nil
 	}
 	if readErr != nil && n < int(min(size, int64(cap(b)))) { // the device did not give it: another start may see it whole
