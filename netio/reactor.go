@@ -47,7 +47,6 @@ type Reactor struct {
 	batchesSeen uint64 // at the last tick
 	idleSince   int64  // no batch has come since
 
-	batch   [64]mail.Answer
 	slices  [core.AnswerSlicesMax][]byte
 	buffers [][]byte // spare output and input buffers
 	ids     []uint64 // of one session's subscriptions, while they are gone through
