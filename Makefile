@@ -119,7 +119,7 @@ bench-peers: build ## Measure PulseMQ beside other brokers: make bench-peers RUN
 
 .PHONY: sim
 sim: ## Simulate brokers, clients, faults from seeds: make sim SEED=7 RUNS=1
-	@cd "$(ROOT)" && go run ./tools/sim -seed $(SEED) -runs $(RUNS)
+	@cd "$(ROOT)" && GODEBUG=madvdontneed=0 GOGC=400 go run ./tools/sim -seed $(SEED) -runs $(RUNS)
 
 .PHONY: clean
 clean: ## Remove what was built; data folders stay
