@@ -170,7 +170,9 @@ func (s *Store) readHeld(identity *LogIdentity, f *heldFile, into *replayed) err
 		_, payload, err := ParseFrame(w.view(at, int(min(n, end-at))))
 		switch {
 		case h.Kind == FrameCheckpoint && err == nil:
-			err = ParseCheckpoints(payload, into.merge)
+			if err := ParseCheckpoints(payload, into.merge); err != nil {
+				return damaged("at %d: %v", at, err)
+			}
 		case h.Kind == FrameGeneration && err == nil:
 			into.generations = append(into.generations, generationStart{h.Generation, h.Index, h.Term})
 		default:

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"syscall"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -154,7 +153,7 @@ func inTurn(steps ...func() error) error {
 	return nil
 }
 
-// syncFiles makes the files durable from which something was accepted, several at a time.
+// syncFiles makes the files durable from which something was accepted, together.
 func (s *Store) syncFiles(list []LogRequest) map[string]error {
 	var names []string
 	for i := range list {
@@ -162,35 +161,13 @@ func (s *Store) syncFiles(list []LogRequest) map[string]error {
 			names = append(names, slices.Sorted(maps.Keys(r.unsynced))...)
 		}
 	}
-	errs := make(map[string]error, len(names))
-	if s.options.StartSyncs == 1 { // in the order of the partitions, and on this thread
-		for _, name := range names {
-			errs[name] = s.syncFile(name)
-		}
-		return errs
+	errs := make([]error, len(names))
+	s.options.Together(len(names), func(i int) { errs[i] = s.syncFile(names[i]) })
+	byName := make(map[string]error, len(names))
+	for i, name := range names {
+		byName[name] = errs[i]
 	}
-	var mu sync.Mutex
-	var running sync.WaitGroup
-	for range min(s.options.StartSyncs, len(names)) {
-		running.Go(func() {
-			for {
-				mu.Lock()
-				if len(names) == 0 {
-					mu.Unlock()
-					return
-				}
-				name := names[0]
-				names = names[1:]
-				mu.Unlock()
-				err := s.syncFile(name)
-				mu.Lock()
-				errs[name] = err
-				mu.Unlock()
-			}
-		})
-	}
-	running.Wait()
-	return errs
+	return byName
 }
 
 func (s *Store) syncFile(name string) error {

@@ -7,7 +7,7 @@ import (
 	"github.com/pulsemq/pulsemq/segment/disk/mem"
 )
 
-// openTogether opens logs with one call, so many syncs at a time.
+// openTogether opens logs with one call.
 func (r *rig) openTogether(ids ...core.PartitionID) []LogRequest {
 	list := make([]LogRequest, len(ids))
 	for i, id := range ids {
@@ -21,10 +21,20 @@ func (r *rig) openTogether(ids ...core.PartitionID) []LogRequest {
 	return list
 }
 
+// backwards does together what no order may matter to.
+func backwards(n int, do func(i int)) {
+	for i := range n {
+		do(n - 1 - i)
+	}
+}
+
+// orders are the ways in which files are synced together: nil is the store's own.
+var orders = map[string]func(n int, do func(i int)){"in order": nil, "backwards": backwards}
+
 // togetherRig has logs with segments that nothing has synced.
-func togetherRig(t *testing.T, syncs int, ids ...core.PartitionID) *rig {
+func togetherRig(t *testing.T, order string, ids ...core.PartitionID) *rig {
 	r := newRig(t, func(o *rigOptions) {
-		o.store.StartSyncs = syncs
+		o.store.Together = orders[order]
 		o.log = LogOptions{Durability: core.DurabilityBatch, FlushNanos: 1e18, FlushBytes: 1 << 40}
 	})
 	for i, o := range r.serve(ids...) {
@@ -45,8 +55,8 @@ func togetherRig(t *testing.T, syncs int, ids ...core.PartitionID) *rig {
 // durable survives the loss of all that was never synced.
 func TestLogsOpenedTogetherAreSynced(t *testing.T) {
 	ids := []core.PartitionID{16, 17, 18, 19, 20}
-	for _, syncs := range []int{1, 3, 16} {
-		r := togetherRig(t, syncs, ids...)
+	for order := range orders {
+		r := togetherRig(t, order, ids...)
 		before := r.owners
 		r.kill(1)
 		r.openTogether(ids...)
@@ -59,8 +69,8 @@ func TestLogsOpenedTogetherAreSynced(t *testing.T) {
 		r.openTogether(ids...)
 		for _, id := range ids {
 			if o := r.owners[id]; o.log.EndOffset() < before[id].log.EndOffset() || len(o.log.Damaged()) > 0 {
-				t.Errorf("%d at a time: partition %d ends at %d after a power cut, %d was called durable; damaged: %+v",
-					syncs, id, o.log.EndOffset(), before[id].log.EndOffset(), o.log.Damaged())
+				t.Errorf("%s: partition %d ends at %d after a power cut, %d was called durable; damaged: %+v",
+					order, id, o.log.EndOffset(), before[id].log.EndOffset(), o.log.Damaged())
 			}
 		}
 	}
@@ -69,9 +79,9 @@ func TestLogsOpenedTogetherAreSynced(t *testing.T) {
 // A file that cannot be synced costs its own partition, whoever is opened beside it; an error that passes costs nothing.
 func TestFailedSyncOfALogOpenedTogether(t *testing.T) {
 	ids := []core.PartitionID{16, 17, 18}
-	for _, syncs := range []int{1, 3} {
+	for order := range orders {
 		for _, count := range []int{1, -1} {
-			r := togetherRig(t, syncs, ids...)
+			r := togetherRig(t, order, ids...)
 			end := r.owners[17].log.EndOffset()
 			r.kill(1)
 			fault := r.fs.Inject(&mem.Fault{Kind: core.DiskSync, Path: rigIdentity(17).dir() + "/*.log", Count: count})
@@ -81,7 +91,7 @@ func TestFailedSyncOfALogOpenedTogether(t *testing.T) {
 			}
 			for i, q := range list {
 				if wrong := q.Err != nil; wrong != (count < 0 && ids[i] == 17) {
-					t.Errorf("%d at a time, %d errors: partition %d: %v", syncs, count, ids[i], q.Err)
+					t.Errorf("%s, %d errors: partition %d: %v", order, count, ids[i], q.Err)
 				}
 			}
 			if count > 0 && r.owners[17].log.EndOffset() != end {

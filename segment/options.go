@@ -44,8 +44,10 @@ type Options struct {
 	// ClockJumpNanos is by how much wall clock and monotonic clock may part before ages
 	// mean nothing.
 	ClockJumpNanos int64
-	// StartSyncs is how many files a start syncs at a time; 0 is 1.
-	StartSyncs int
+	// Together calls do with 0 to n-1, each once, and returns when all have returned. A start
+	// has the syncs of its files done by it: threads are the business of who runs the store.
+	// nil is one after the other.
+	Together func(n int, do func(i int))
 	// StateBytes is how many bytes of frames may lie behind the last .state before a new one is written.
 	StateBytes int64
 }
@@ -102,7 +104,13 @@ func (o Options) withDefaults() Options {
 	if o.ClockJumpNanos <= 0 {
 		o.ClockJumpNanos = clockJumpDefault
 	}
-	o.StartSyncs = max(o.StartSyncs, 1)
+	if o.Together == nil {
+		o.Together = func(n int, do func(i int)) {
+			for i := range n {
+				do(i)
+			}
+		}
+	}
 	if o.StateBytes <= 0 {
 		o.StateBytes = stateBytesDefault
 	}

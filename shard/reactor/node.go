@@ -35,8 +35,8 @@ type Node struct {
 	arenas  []memory
 
 	topicIDs func() core.TopicID
-	// startSyncs is how many files each shard syncs at a time while it starts.
-	startSyncs int
+	// together is how a shard syncs many files while it starts; nil is one after the other.
+	together func(n int, do func(i int))
 
 	threads  sync.WaitGroup
 	mu       sync.Mutex

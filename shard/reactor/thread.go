@@ -124,7 +124,7 @@ func (n *Node) storeOptions() segment.Options {
 	return segment.Options{
 		ScrubBytesPerSecond: max(int64(storage.ScrubRate)/int64(n.options.Config.Broker.Shards), 1), ScrubNanos: scrub,
 		CacheBytes: n.budget.cache, OpenFiles: n.options.SegmentFiles, FreeBytesLow: int64(storage.MinFree), FlushBytes: int64(storage.FlushBytes),
-		StartSyncs: n.startSyncs, RetainNanos: int64(storage.RetentionInterval), CompactNanos: int64(storage.CompactionInterval), ClockJumpNanos: int64(storage.ClockJumpMax),
+		Together: n.together, RetainNanos: int64(storage.RetentionInterval), CompactNanos: int64(storage.CompactionInterval), ClockJumpNanos: int64(storage.ClockJumpMax),
 	}
 }
 
