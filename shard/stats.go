@@ -22,6 +22,11 @@ type Stats struct {
 	Starved    uint64 // times that an answer waited for memory
 	Internal   uint64 // answers INTERNAL: bugs
 
+	Commits      uint64    // of offsets, that took effect or were repetitions
+	CursorFrames uint64    // that they took
+	Rebalances   uint64    // of groups, that ended
+	Rebalance    Histogram // how long each took
+
 	// Failed counts answers by error code.
 	Failed map[proto.Code]uint64
 
@@ -58,6 +63,7 @@ func (h Histogram) copied() Histogram {
 func (s *Stats) init() {
 	s.Failed = make(map[proto.Code]uint64)
 	s.Ring, s.Write, s.Sync, s.Total = newHistogram(), newHistogram(), newHistogram(), newHistogram()
+	s.Rebalance = newHistogram()
 }
 
 // stage is the histogram of a durability.
@@ -123,6 +129,7 @@ func (m *Machine) Snapshot() *Snapshot {
 		s.Failed[code] = n
 	}
 	s.Ring, s.Write, s.Sync, s.Total = s.Ring.copied(), s.Write.copied(), s.Sync.copied(), s.Total.copied()
+	s.Rebalance = s.Rebalance.copied()
 	s.Partitions = make([]PartitionSnapshot, 0, len(m.partitions))
 	for _, p := range m.partitionsSorted() {
 		s.Partitions = append(s.Partitions, p.snapshot(m.now))
