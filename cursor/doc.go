@@ -1,5 +1,5 @@
 // Package cursor is what a partition knows of the groups that read it: how far each has come, and which owner may say
-// so. It is a pure state machine over the entries of cursor frames (docs/adr/0023-cursors.md):
+// so. It is a pure state machine over the entries of cursor frames (docs/adr/0024-cursors.md):
 //
 //	payload  version u8 (1) | entries to the end
 //	entry    kind u8 | group: length uvarint, bytes | body: length uvarint, bytes

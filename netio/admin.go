@@ -44,6 +44,9 @@ type AdminOptions struct {
 	Metrics MetricsPage
 	Health  *Health
 	Log     *slog.Logger
+
+	// Settings is the configuration in effect, for whoever has to say what a broker ran with.
+	Settings []core.ConfigValue
 }
 
 // NewAdmin prepares the port; Start opens it.
@@ -55,6 +58,11 @@ func NewAdmin(o AdminOptions) *Admin {
 	mux.HandleFunc("GET /healthz", o.Health.serveAlive)
 	mux.HandleFunc("GET /readyz", o.Health.serveReady)
 	mux.HandleFunc("GET /version", serveVersion)
+	settings := make(map[string]string)
+	for _, v := range o.Settings {
+		settings[v.Name] = v.Value
+	}
+	mux.HandleFunc("GET /config", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, settings) })
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_ = o.Metrics.Write(w) // a scraper that is gone needs no page
@@ -106,7 +114,7 @@ func (a *Admin) Shutdown(ctx context.Context) error {
 
 func serveIndex(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = fmt.Fprintf(w, "PulseMQ %s\n\n/metrics   for Prometheus\n/healthz   does it live\n/readyz    does it serve, and how far is its start\n/version   the build\n/debug/pprof/   profiles, with admin.pprof\n", core.Version)
+	_, _ = fmt.Fprintf(w, "PulseMQ %s\n\n/metrics   for Prometheus\n/healthz   does it live\n/readyz    does it serve, and how far is its start\n/version   the build\n/config    the settings in effect\n/debug/pprof/   profiles, with admin.pprof\n", core.Version)
 }
 
 func serveVersion(w http.ResponseWriter, _ *http.Request) {

@@ -276,7 +276,7 @@ func TestHealth(t *testing.T) {
 }
 
 func TestAdminPaths(t *testing.T) {
-	closed, open := adminPort(t, AdminOptions{}), adminPort(t, AdminOptions{Config: core.AdminConfig{Pprof: true}})
+	closed, open := adminPort(t, AdminOptions{Settings: []core.ConfigValue{{Name: "broker.shards", Value: "7"}}}), adminPort(t, AdminOptions{Config: core.AdminConfig{Pprof: true}})
 	for _, x := range []struct {
 		url    string
 		status int
@@ -284,6 +284,7 @@ func TestAdminPaths(t *testing.T) {
 	}{
 		{closed + "/", 200, "/metrics"},
 		{closed + "/version", 200, core.Version},
+		{closed + "/config", 200, `"broker.shards":"7"`},
 		{closed + "/none", 404, ""},
 		{closed + "/debug/pprof/", 404, ""},
 		{open + "/debug/pprof/", 200, "goroutine"},

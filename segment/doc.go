@@ -9,6 +9,7 @@
 //	  meta/                                    identity, layout, list of journal files; a copy of each
 //	  layout-L/shard-NN/journal-NNNN.jnl       fixed size, pre-zeroed, recycled
 //	  topics/<topic id>/<partition>/<20-digit base offset>-<10-digit segment number>.log .index .state
+//	  held/partition-<id>-<number>.frames      what the journal held of a partition that could not be opened
 //
 // Everything that is stored is a frame: a 64-byte header and its payload. The
 // same frame bytes stand in the journal and in the segment.

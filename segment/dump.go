@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"path"
@@ -47,10 +48,38 @@ func Dump(files core.FS, name string, r *Report) error {
 			return err
 		}
 		dumpWhole(b, kind, name, r)
+	case FileHeld:
+		b, err := readFile(files, name, heldDumpBytesMax)
+		if err != nil {
+			return err
+		}
+		dumpHeld(b, name, r)
 	default:
 		r.damaged(name, "neither its header nor its name says what it holds")
 	}
 	return r.Flush()
+}
+
+// heldDumpBytesMax is the largest file of held/ that is dumped: it is read as a whole.
+const heldDumpBytesMax = 1 << 30
+
+func dumpHeld(b []byte, name string, r *Report) {
+	end := len(b) - heldEndBytes
+	if end < FileHeaderBytes || binary.BigEndian.Uint64(b[end:]) != uint64(end) || binary.BigEndian.Uint32(b[end+8:]) != crcOf(b[:end]) {
+		r.damaged(name, "%v: its checksum does not match", ErrHeld)
+		return
+	}
+	err := EachFrame(b[FileHeaderBytes:end], func(position int, h *FrameHeader, payload []byte, err error) error {
+		line := newFrameLine(name, int64(FileHeaderBytes+position), h, payload)
+		if err != nil {
+			line.Detail = err.Error()
+		}
+		r.add(line)
+		return nil
+	})
+	if err != nil {
+		r.damaged(name, "%v", err)
+	}
 }
 
 func kindOfName(name string) FileKind {
@@ -63,6 +92,8 @@ func kindOfName(name string) FileKind {
 		return FileState
 	case ".jnl":
 		return FileJournal
+	case heldExtension:
+		return FileHeld
 	}
 	return 0
 }

@@ -163,6 +163,7 @@ func (s *Store) endFailed(l *Log) {
 	}
 	// The index may speak of frames that do not count; it is built again when it is asked for.
 	g.index, g.indexFrom = nil, 0
+	s.trails.forget(g)
 	if g.empty() {
 		l.segments = l.segments[:len(l.segments)-1]
 		s.removeSegment(g)

@@ -384,11 +384,16 @@ func TestFailedSegmentIsReadUpToItsDurablePoint(t *testing.T) {
 	r.settle()
 	o.append(1, 100<<10)
 	r.settle()
+	durable := o.log.SizeBytes()
 	r.fs.Inject(&mem.Fault{Kind: core.DiskSync, Path: "topics/*.log"})
 	for range 3 {
 		o.append(1, 70<<10)
 	}
 	r.until("the roll back", func() bool { return len(o.rolled) == 1 })
+	// What was given up is not of the log's size any more, by which retention goes.
+	if size := o.log.SizeBytes(); size != durable {
+		t.Fatalf("the log holds %d bytes after the roll back, %d are durable", size, durable)
+	}
 	r.tick(2e9)
 	for range 3 {
 		o.append(1, 80<<10)

@@ -24,6 +24,8 @@ const (
 	FileState FileKind = 4
 	// FileMeta is a file of meta/.
 	FileMeta FileKind = 5
+	// FileHeld is what the journal held of a partition that could not be opened.
+	FileHeld FileKind = 6
 )
 
 const (

@@ -309,7 +309,8 @@ func (h *hurtFolder) start(t rigT, fs *mem.FS, shards int) (r *rig, logs map[cor
 		logs[id] = l
 		err = errors.Join(err, e)
 	}
-	if err := r.store.Quarantine(func(id core.PartitionID) bool { return h.logs[id] != nil }); err != nil {
+	known := func(id core.PartitionID) bool { return h.logs[id] != nil }
+	if err := errors.Join(r.store.Hold(known), r.store.Quarantine(known)); err != nil {
 		return nil, nil, err
 	}
 	r.store.Start()

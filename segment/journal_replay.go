@@ -27,7 +27,8 @@ type replayFrame struct {
 	synced     bool // the group that held it is known to have been synced
 	mended     bool // its header may be hurt where it stands
 	file       uint32
-	position   int64 // of the frame in the file
+	position   int64  // of the frame in the file
+	held       string // the file of held/ that it stands in; "": in the journal, or a segment
 }
 
 func (f *replayFrame) next() core.Offset { return f.base + core.Offset(f.span) }
@@ -47,6 +48,7 @@ type replayed struct {
 	checked     bool       // there was one
 	records     []uint32   // files that hold records or checkpoint entries of it
 	unknown     error      // a frame of a kind that this build does not know
+	journaled   bool       // the journal itself says something of it
 	opened      bool
 	refused     bool // it could not be opened
 }
@@ -54,11 +56,12 @@ type replayed struct {
 // journalReplay is the outcome of reading a shard's journal.
 type journalReplay struct {
 	partitions map[core.PartitionID]*replayed
-	files      []*replayFile // as listed
-	floor      uint64        // groups below are not needed
-	last       uint64        // the last group accepted
-	synced     uint64        // the highest group that anything calls synced
-	sequence   uint64        // the highest sequence seen, valid or not
+	held       map[core.PartitionID][]*heldFile // what earlier starts have set aside, oldest first
+	files      []*replayFile                    // as listed
+	floor      uint64                           // groups below are not needed
+	last       uint64                           // the last group accepted
+	synced     uint64                           // the highest group that anything calls synced
+	sequence   uint64                           // the highest sequence seen, valid or not
 	clean      bool
 	head       *replayFile // where writing goes on; nil: in a free file
 	headEnd    int64
@@ -413,7 +416,7 @@ func (r *journalReplay) collect(d *Folder, accepted []replayGroup) error {
 func (r *journalReplay) partition(id core.PartitionID) *replayed {
 	p := r.partitions[id]
 	if p == nil {
-		p = &replayed{}
+		p = &replayed{journaled: true}
 		r.partitions[id] = p
 	}
 	return p
@@ -434,6 +437,8 @@ func (r *journalReplay) frame(g *replayGroup, h *FrameHeader, payload []byte, at
 	switch {
 	case errors.Is(err, ErrFrameUnknown):
 		p.unknown = fmt.Errorf("%s at %d: %w: version or kind %d, flags %#x, index %d", g.file.path, at, ErrFrameUnknown, h.Kind, h.Flags, h.Index)
+		// It stops the partition, and is set aside with the rest for a build that knows it.
+		p.frames = append(p.frames, replayFrame{index: h.Index, bytes: h.Bytes, kind: h.Kind, bad: true, file: g.file.listed.number, position: at})
 	case h.Kind == FrameGeneration:
 		if err == nil {
 			p.generations = append(p.generations, generationStart{h.Generation, h.Index, h.Term})

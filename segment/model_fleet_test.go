@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -63,7 +64,8 @@ func (f *fleet) start(shards int) {
 func (f *fleet) serve() {
 	f.t.Helper()
 	for _, r := range f.rigs {
-		if err := r.store.Quarantine(func(id core.PartitionID) bool { return f.deleted[id] }); err != nil {
+		known := func(id core.PartitionID) bool { return f.deleted[id] }
+		if err := errors.Join(r.store.Hold(known), r.store.Quarantine(known)); err != nil {
 			f.t.Fatal(err)
 		}
 		if r.store.stats.Quarantined > 0 {

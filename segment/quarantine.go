@@ -22,14 +22,13 @@ func QuarantinePath(id core.PartitionID, sequence uint64) string {
 
 // Quarantine keeps the journal's frames of partitions that known does not know
 // in files of their own, before recycling could drop them, and reports them.
-// Partitions with a recorded deletion count as known. Of one that could not be
-// opened, as when the disk failed, the frames are kept too: nobody protects them
-// from recycling. It blocks and is called after the last OpenLog.
+// Partitions with a recorded deletion count as known; for those that are known and
+// could not be opened there is Hold. It blocks and is called after the last OpenLog.
 func (s *Store) Quarantine(known func(core.PartitionID) bool) error {
 	core.Assert(!s.started, "quarantine comes before the start")
 	var ids []core.PartitionID
 	for id, p := range s.replay.partitions {
-		if !p.opened && len(p.frames) > 0 && (p.refused || !known(id)) {
+		if !p.opened && !p.refused && len(p.frames) > 0 && !known(id) {
 			ids = append(ids, id)
 		}
 	}
@@ -63,7 +62,7 @@ func (s *Store) Quarantine(known func(core.PartitionID) bool) error {
 			return err
 		}
 		s.stats.Quarantined++
-		s.log.Error("frames of a partition that could not be opened, or that the metadata does not know, were put into quarantine", "partition", uint64(id), "file", name, "bytes", len(b))
+		s.log.Error("frames of a partition that the metadata does not know were put into quarantine", "partition", uint64(id), "file", name, "bytes", len(b))
 	}
 	return nil
 }

@@ -10,12 +10,9 @@ import (
 
 const (
 	// readDepth is how many reads of one request are in flight at a time.
-	readDepth = 4
-	// readSlackBytes is what a read takes beyond the bytes it wants: it begins at an
-	// index entry, which may lie an interval before the frame.
-	readSlackBytes = core.IndexIntervalBytes + 2*core.DiskAlignment
-	readBytesMin   = 64 << 10
-	readsMax       = 1024
+	readDepth    = 4
+	readBytesMin = 64 << 10
+	readsMax     = 1024
 )
 
 // diskRead answers a Read from a segment's file: the index says where to begin,
@@ -29,6 +26,8 @@ type diskRead struct {
 	start    int64      // file position of the slab's first byte, aligned
 	frame    int64      // file position of the frame to begin with
 	past     core.Index // the first index that does not count in the segment
+	trailed  bool       // it began where another read had ended, or at the segment's beginning
+	trail    int64      // file position behind the last frame that was taken whole; 0 none
 	length   int
 	ops      [readDepth]core.DiskOp
 	waiting  int
@@ -92,8 +91,40 @@ var (
 	errNoFrame   = errors.New("the frame that held the offset is not there")
 )
 
-// locate asks the index where to begin.
+// locate finds out where to begin: where another read has ended, or what the index says.
 func (d *diskRead) locate() {
+	g := d.segment
+	if position, ok := d.store.trails.find(g, d.read.Offset); ok {
+		d.frame, d.trailed = position, true
+		d.fetch(d.want())
+		return
+	}
+	d.consult()
+}
+
+// want is how much a read of the batches takes that begins at the first of them.
+func (d *diskRead) want() int {
+	return max(readBytesMin, min(d.read.BytesMax, core.AnswerChunkBytesMax)+2*core.DiskAlignment)
+}
+
+// retrace begins anew by the index. A read that met anything but records on its way
+// says nothing about it before: only the index knows how far what is missing reaches.
+// False: it has begun by the index.
+func (d *diskRead) retrace() bool {
+	if !d.trailed {
+		return false
+	}
+	d.trailed = false
+	if d.slab != nil {
+		d.slab.Release()
+		d.slab = nil
+	}
+	d.consult()
+	return true
+}
+
+// consult asks the index where to begin.
+func (d *diskRead) consult() {
 	g := d.segment
 	if !g.indexed(d.read.Offset) {
 		d.store.awaitIndex(g, d)
@@ -105,7 +136,7 @@ func (d *diskRead) locate() {
 		entry.Position = FileHeaderBytes
 	}
 	d.frame = entry.Position
-	d.fetch(max(readBytesMin, min(d.read.BytesMax, core.AnswerChunkBytesMax)+readSlackBytes))
+	d.fetch(d.want() + core.IndexIntervalBytes) // the entry may lie an interval before the frame
 }
 
 // indexLoaded goes on once the segment's index is there.
@@ -120,7 +151,7 @@ func (d *diskRead) indexLoaded(err error) {
 		d.end(fmt.Errorf("index of %s: %w", d.segment.path, err))
 		return
 	}
-	d.locate()
+	d.consult()
 }
 
 // fetch reads n bytes from d.frame on.
@@ -128,7 +159,9 @@ func (d *diskRead) fetch(n int) {
 	d.start = d.frame &^ (core.DiskAlignment - 1)
 	n = int(min(alignUp(int64(n)), d.segment.position-d.start, core.SlabBytesMax))
 	if n <= 0 { // the file ends before the frames that should stand there
-		d.end(d.behind())
+		if !d.retrace() {
+			d.end(d.behind())
+		}
 		return
 	}
 	if d.slab = d.store.readSlab(n); d.slab == nil {
@@ -213,6 +246,9 @@ func (d *diskRead) parse() {
 			d.end(d.err)
 			return
 		}
+		if !g.indexed(r.Offset) && d.retrace() {
+			return
+		}
 		d.store.log.Error("a read failed", "file", g.path, "position", d.start, "error", d.err)
 		d.end(&CorruptError{Start: r.Next, Next: d.offsetBehind(d.start + int64(d.length)), Cause: d.err})
 		return
@@ -244,7 +280,7 @@ func (d *diskRead) parse() {
 			// It was given up, and what has its index now stands in the next segment.
 			if r.Next > r.Offset {
 				d.end(nil)
-			} else {
+			} else if !d.retrace() {
 				d.end(d.behind())
 			}
 			return
@@ -257,7 +293,7 @@ func (d *diskRead) parse() {
 		if h.BaseOffset > r.Next {
 			if r.Next > r.Offset {
 				d.end(nil) // what lies before is good; the reader meets the gap with its next read
-			} else {
+			} else if !d.retrace() {
 				d.end(d.store.missing(r.Log, r.Next, h.BaseOffset, errNoFrame))
 			}
 			return
@@ -284,6 +320,9 @@ func (d *diskRead) parse() {
 			}
 		}
 		took = took || len(run) > 0
+		if d.trail = d.start + int64(at); r.Next >= h.Next() {
+			d.trail += int64(n)
+		}
 		at += n
 		if !more {
 			d.end(nil)
@@ -301,7 +340,9 @@ func (d *diskRead) parse() {
 			d.end(nil) // compaction left no record up to the segment's end: go on behind it
 			return
 		}
-		d.end(d.behind())
+		if !d.retrace() {
+			d.end(d.behind())
+		}
 		return
 	}
 	whole := frame == d.frame && d.length >= int(min(core.SlabBytesMax, g.position-d.start))
@@ -368,6 +409,9 @@ func (d *diskRead) behind() error {
 // damage takes note of a frame that is not what was written, and answers the
 // range that it held.
 func (d *diskRead) damage(position int64, h *FrameHeader, cause error) {
+	if d.retrace() {
+		return
+	}
 	r, l := d.read, d.read.Log
 	start, next := r.Next, core.Offset(0)
 	if h != nil {
@@ -405,6 +449,9 @@ func (d *diskRead) offsetBehind(position int64) core.Offset {
 func (d *diskRead) end(err error) {
 	r := d.read
 	r.Err = err
+	if err == nil && d.trail > 0 {
+		d.store.trails.note(d.segment, r.Next, d.trail)
+	}
 	if d.slab != nil {
 		d.slab.Release()
 		d.slab = nil

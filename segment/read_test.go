@@ -101,8 +101,10 @@ func TestReadWithoutAnIndexNamesItsRange(t *testing.T) {
 		t.Fatal("the index was there")
 	}
 	r.fs.ClearFaults()
-	if _, err := o.read(0, o.log.EndOffset(), 64<<10); err != nil {
-		t.Errorf("once it can be read again: %v", err)
+	for _, from := range []core.Offset{1, 0} { // from its beginning a segment is read without an index
+		if _, err := o.read(from, o.log.EndOffset(), 64<<10); err != nil {
+			t.Errorf("from %d, once it can be read again: %v", from, err)
+		}
 	}
 	if r.store.Stats().IndexesRebuilt == 0 {
 		t.Error("no index had to be built")

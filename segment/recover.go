@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path"
 	"sort"
+	"syscall"
 
 	"github.com/pulsemq/pulsemq/core"
 )
@@ -43,6 +44,8 @@ type recovery struct {
 	frames   []located
 	causes   []Hole
 	tail     map[*segment]bool // segments with bytes behind their last frame
+	unread   error             // why the device did not give some blocks of a segment
+	unreadTo core.Index        // frames below may stand in such blocks behind a segment's last frame
 	accepted []located
 }
 
@@ -52,27 +55,52 @@ type recovery struct {
 func (s *Store) OpenLog(id LogIdentity, o LogOptions, owner LogOwner) (*Log, error) {
 	core.Assert(!s.started, "logs are opened before the store starts")
 	core.Assert(s.logs[id.Partition] == nil, "a log is opened once")
-	l := s.newLog(id, o, owner)
 	found := s.replay.partitions[id.Partition]
 	if found == nil {
 		found = &replayed{}
+		s.replay.partitions[id.Partition] = found
 	}
-	r := &recovery{store: s, log: l, found: found, tail: make(map[*segment]bool)}
-	if err := r.run(); err != nil {
-		delete(s.logs, id.Partition)
-		found.refused, s.refused = true, true
-		return nil, fmt.Errorf("%s: %w", id, err)
+	for try := 1; ; try++ {
+		l := s.newLog(id, o, owner)
+		r := &recovery{store: s, log: l, found: found, tail: make(map[*segment]bool)}
+		err := r.run()
+		if err == nil {
+			found.opened, found.frames = true, nil
+			s.settleHeld(l)
+			return l, nil
+		}
+		s.forgetLog(l)
+		if try == openTriesMax || !errors.Is(err, syscall.EIO) {
+			found.refused = true
+			s.refused = append(s.refused, &id)
+			return nil, fmt.Errorf("%s: %w", id, err)
+		}
+		s.log.Warn("a partition is opened once more: the disk failed", "partition", id.String(), "error", err)
 	}
-	found.opened = true
-	found.frames = nil
-	return l, nil
+}
+
+// openTriesMax is how often a start tries to open a log when the disk fails. An error
+// that passes costs nothing then; what stays fails again at once.
+const openTriesMax = 3
+
+// forgetLog gives back what a log that could not be opened has taken.
+func (s *Store) forgetLog(l *Log) {
+	delete(s.logs, l.id.Partition)
+	s.scrubber.ids = s.scrubber.ids[:len(s.scrubber.ids)-1]
+	for l.chunks.len() > 0 {
+		s.chunkFree(l.chunks.popFirst())
+	}
+	s.releaseTail(l)
 }
 
 func (r *recovery) run() error {
+	if err := r.store.takeHeld(&r.log.id, r.found); err != nil {
+		return err
+	}
 	if r.found.unknown != nil {
 		return r.found.unknown
 	}
-	for _, step := range []func() error{r.listSegments, r.findState, r.scanSegments, r.merge, r.handOn, r.endSegments, r.loadTail, r.finish} {
+	for _, step := range []func() error{r.listSegments, r.findState, r.scanSegments, r.merge, r.handOn, r.endSegments, r.loadTail, r.placeHeld, r.finish} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -205,12 +233,12 @@ func (r *recovery) readHeader(g *segment, size int64) (keep bool, err error) {
 		}
 		return true, nil
 	}
+	if readErr != nil && n < int(min(size, int64(cap(b)))) { // the device did not give it: another start may see it whole
+		return false, fmt.Errorf("%s: %w", g.path, readErr)
+	}
 	if len(b) < FileHeaderBytes+2*FrameHeaderBytes || allZero(b[FileHeaderBytes:FileHeaderBytes+2*FrameHeaderBytes]) {
 		if !zerosBehind(f, size) {
 			return false, fmt.Errorf("%s: %w, and its first write is damaged too, but there is more behind it; nothing says how it belongs to the log", g.path, err)
-		}
-		if readErr != nil && n < int(min(size, int64(cap(b)))) {
-			return false, fmt.Errorf("%s: %w", g.path, readErr)
 		}
 		s.log.Info("a segment whose creation was cut short is removed", "file", g.path)
 		if err := s.ports.FS.Remove(g.path); err != nil {
@@ -369,6 +397,9 @@ func (r *recovery) scanSegment(sc *Scanner, i int) error {
 		return err
 	}
 	if err := sc.Open(f, size, &g.header); err != nil {
+		if w := &sc.window; w.unreadable > 0 {
+			err = fmt.Errorf("%w: %w", ErrUnreadable, w.err)
+		}
 		return fmt.Errorf("%s: %w", g.path, err)
 	}
 	if r.state != nil && r.state.Segment == g.header.Segment {
@@ -393,6 +424,12 @@ func (r *recovery) scanSegment(sc *Scanner, i int) error {
 	}
 	if err := sc.Err(); err != nil {
 		return fmt.Errorf("%s: %w", g.path, err)
+	}
+	if w := &sc.window; w.unreadable > 0 {
+		r.unread = fmt.Errorf("%s: %w: %w", g.path, ErrUnreadable, w.err)
+		if w.badLast >= sc.End {
+			r.unreadTo = end
+		}
 	}
 	r.causes = append(r.causes, sc.Holes...)
 	if sc.Torn {

@@ -84,6 +84,10 @@ func (r *recovery) merge() error {
 		r.accepted = append(r.accepted, *f)
 		expected, next = f.index+1, f.next()
 	}
+	if n := len(r.frames); r.unread != nil && (expected < r.unreadTo || n > 0 && r.frames[n-1].index >= expected && expected > r.durable) {
+		// What the device does not give now looks like what was never written, and would be cut.
+		return fmt.Errorf("the end of the log may hold acknowledged records and cannot be read; start again, and if that does not help, copy the data folder to a disk that can be read: %w", r.unread)
+	}
 	if expected <= r.durable {
 		offset := next
 		if r.known >= r.durable {
@@ -189,7 +193,7 @@ type frameSource struct {
 	store    *Store
 	journal  sourceFile
 	segments sourceFile
-	window   *scanWindow // that holds the frame of the last call
+	window   *scanWindow // that holds the frame of the last call; nil: its file could not be opened
 }
 
 // sourceFile is an open file and the window over it.
@@ -235,10 +239,11 @@ func (y *sourceFile) open(files core.FS, name string) error {
 }
 
 func (x *frameSource) frame(f *located) (FrameHeader, []byte, error) {
-	y, name := &x.journal, ""
+	x.window = nil
+	y, name := &x.journal, f.held
 	if f.segment != nil {
 		y, name = &x.segments, f.segment.path
-	} else {
+	} else if name == "" {
 		name = JournalPath(x.store.folder.layout, x.store.shard, f.file)
 	}
 	if err := y.open(x.store.ports.FS, name); err != nil {
@@ -252,6 +257,11 @@ func (x *frameSource) frame(f *located) (FrameHeader, []byte, error) {
 		}
 	}
 	h, payload, err := ParseFrame(b)
+	if err != nil && y.window.unreadable > 0 {
+		// It was whole a moment before. The next try opens the file anew.
+		defer y.close()
+		return h, nil, fmt.Errorf("%s at %d: %w: %w", name, f.position, ErrUnreadable, y.window.err)
+	}
 	if err != nil {
 		return h, nil, fmt.Errorf("%s at %d: %w", name, f.position, err)
 	}

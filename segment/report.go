@@ -112,6 +112,8 @@ func (k FileKind) String() string {
 		return "state"
 	case FileMeta:
 		return "meta"
+	case FileHeld:
+		return "held"
 	}
 	return fmt.Sprintf("kind-%d", uint8(k))
 }

@@ -311,6 +311,7 @@ func (o *rigOwner) Snapshot(b []byte) []byte {
 
 func (o *rigOwner) Restore(state []byte) error {
 	o.restored = state != nil
+	o.sum, o.batches, o.history = 0, 0, nil // a start may try again
 	if state == nil {
 		return nil
 	}

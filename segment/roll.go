@@ -171,6 +171,7 @@ func (s *Store) segmentUnused(g *segment) {
 	}
 	g.removed = true
 	g.index = nil
+	s.trails.forget(g)
 	stem := g.stem()
 	s.submitSmall(&fileRemove{store: s, names: []string{stem + StateExtension, stem + IndexExtension, stem + LogExtension}, dir: g.log.id.dir()})
 }

@@ -622,42 +622,6 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// What the journal alone holds of a partition that cannot be opened now is kept:
-// the journal goes on without it, and recycling would drop it.
-func TestQuarantineOfRefusedPartitions(t *testing.T) {
-	r := newRig(t, nil)
-	owners := r.serve(16, 17)
-	for _, o := range owners {
-		o.append(1, 100)
-		r.settle()
-		o.append(1, 100<<10)
-		r.settle()
-	}
-	owners[1].append(3, 100) // in the journal alone
-	r.settle()
-	r.fs = r.fs.Kill(1)
-	from := path.Join(rigIdentity(16).dir(), SegmentName(0, 1)+LogExtension)
-	if err := r.fs.Rename(from, path.Join(rigIdentity(17).dir(), SegmentName(0, 9)+LogExtension)); err != nil {
-		t.Fatal(err)
-	}
-	r.start()
-	if _, err := r.tryOpen(17); err == nil {
-		t.Fatal("it could be opened")
-	}
-	if err := r.store.Quarantine(func(core.PartitionID) bool { return true }); err != nil {
-		t.Fatal(err)
-	}
-	if entries, err := r.fs.List(QuarantineDir); err != nil || len(entries) != 1 || entries[0].Size < 3*100 {
-		t.Fatalf("in quarantine: %v, %v", entries, err)
-	}
-	r.store.Start()
-	r.stop()
-	r.start()
-	if r.store.Clean() {
-		t.Error("the stop is called clean, though it knew nothing of a log: its offsets may be used again in the same term")
-	}
-}
-
 // A foreign segment file is refused by name, never merged.
 func TestForeignSegmentIsRefused(t *testing.T) {
 	r := newRig(t, nil)

@@ -262,6 +262,34 @@ func TestScanIsNotFooledByStoredSegments(t *testing.T) {
 	}
 }
 
+// A frame of another partition is not taken, in a write of its own or within one of the log's, although everything else
+// about it is as it should be: its place, its index, its offset, its checksums.
+func TestScanTakesNoFrameOfAnotherPartition(t *testing.T) {
+	for _, whole := range []bool{true, false} {
+		header := testHeader(4, 0, 1)
+		w := newLogWriter(t, header)
+		w.write(0, func() { w.records(record(1, "k", "own")) })
+		own := len(w.places)
+		w.header.Partition = header.Partition + 1
+		foreign := len(w.bytes)
+		if whole {
+			w.write(0, func() { w.records(record(2, "k", "foreign")) })
+		} else {
+			w.bytes = w.bytes[:w.places[own-1].position+FrameHeaderBytes+int64(len(w.places[own-1].payload))] // instead of the padding
+			foreign = len(w.bytes)
+			w.records(record(2, "k", "foreign"))
+			w.pad()
+		}
+		got := scanBytes(t, w.bytes, &header)
+		if err := samePlaces(got.frames, w.places[:own]); err != nil {
+			t.Errorf("in a write of its own %v: %v", whole, err)
+		}
+		if !got.torn || !errors.Is(got.tail.Cause, ErrFrameForeign) || got.end > alignUp(int64(foreign)) {
+			t.Errorf("in a write of its own %v: torn %v, %v, the end is %d", whole, got.torn, got.tail, got.end)
+		}
+	}
+}
+
 // failing is a file of which some blocks give an error.
 type failing struct {
 	b   []byte

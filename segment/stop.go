@@ -71,7 +71,7 @@ var errStopNoRoom = fmt.Errorf("the journal has no room, and the store is stoppi
 // sealed of the logs in use, so that the next start need not find out.
 func (s *Store) closeGroup(g *journalGroup) {
 	g.closes, g.sync = true, true
-	if !s.refused { // a log that could not be opened has yet to be recovered, with a term of its own
+	if len(s.refused) == 0 { // a log that could not be opened has yet to be recovered, with a term of its own
 		g.flags = GroupClean
 	}
 	var entries []byte

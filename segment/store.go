@@ -30,8 +30,9 @@ type Store struct {
 	activeList   []*Log // logs that hold memory or files
 	activeNext   int    // where Tick goes on in activeList
 
-	cache cache
-	files files
+	cache  cache
+	files  files
+	trails trails
 
 	chunkPool  []*chunk
 	writerPool []*writer
@@ -56,7 +57,7 @@ type Store struct {
 	started  bool
 	stopping bool
 	stopped  bool
-	refused  bool // a log could not be opened
+	refused  []*LogIdentity // logs that could not be opened
 	// stopStuckAt is when a stop gives up the frames that find no room in the journal.
 	stopStuckAt int64
 	stats       Stats
@@ -82,6 +83,9 @@ func OpenStore(folder *Folder, shard core.ShardID, ports Ports, options Options)
 	}
 	s.replay = replay
 	replay.source.init(s)
+	if err := s.listHeld(); err != nil {
+		return nil, err
+	}
 	if s.journal, err = openJournal(s, replay); err != nil {
 		return nil, err
 	}

@@ -445,6 +445,7 @@ func (s *Store) chainFailed(w *writer) {
 			// which is built again when it is asked for.
 			g.position, g.lastIndex, g.next = w.before.Position, w.before.Index, w.before.NextOffset
 			g.index, g.indexFrom = nil, 0
+			s.trails.forget(g)
 		}
 		s.fail(l, err)
 	}

@@ -293,9 +293,13 @@ func (m *Machine) Open(id core.PartitionID, topic *core.Topic, number core.Parti
 	return nil
 }
 
-// Serve ends the start-up phase: every partition of this shard is open. Frames of
-// partitions that known does not know are put into quarantine first. It blocks.
+// Serve ends the start-up phase: every partition of this shard is open. What the
+// journal holds of those that could not be opened is set aside first, and frames of
+// partitions that known does not know are put into quarantine. It blocks.
 func (m *Machine) Serve(known func(core.PartitionID) bool) error {
+	if err := m.store.Hold(known); err != nil {
+		return err
+	}
 	if err := m.store.Quarantine(known); err != nil {
 		return fmt.Errorf("put frames of unknown partitions into quarantine: %w", err)
 	}

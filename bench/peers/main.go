@@ -60,20 +60,41 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	result := newResult(s)
+	result := newResult(s, again(flags))
 	for _, contest := range chosen {
 		standings, err := contest.run(ctx, s)
 		if err != nil {
 			return fmt.Errorf("%s: %w", contest.Name, err)
 		}
 		result.Contests = append(result.Contests, Table{Name: contest.Name, Workload: contest.Workload, Standings: standings})
-	}
-	if *folder != "" {
-		if err := result.save(*folder); err != nil {
-			return err
+		if *folder != "" { // after each, so that what was measured is there when a later one fails
+			if err := result.save(*folder); err != nil {
+				return err
+			}
 		}
 	}
 	return result.WriteTable(out)
+}
+
+// again is the command that measures the same again, without the folders of this machine: make bench-peers, unless
+// something was asked for that it has no variable for.
+func again(flags *flag.FlagSet) string {
+	makes, own, plain := "make bench-peers", "bin/peers", true
+	flags.Visit(func(f *flag.Flag) {
+		switch f.Name {
+		case "programs", "dir", "out":
+			return
+		case "runs":
+			makes += " RUNS=" + f.Value.String()
+		default:
+			plain = false
+		}
+		own += " -" + f.Name + "=" + f.Value.String()
+	})
+	if plain {
+		return makes
+	}
+	return own
 }
 
 // choose validates what was asked for, every fault at once.

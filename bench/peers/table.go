@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 type Result struct {
 	Time     time.Time `json:"time"`
 	Machine  string    `json:"machine"`
+	Files    string    `json:"file_system"`
 	Versions string    `json:"versions"`
 	Command  string    `json:"command"`
 	Runs     int       `json:"runs"`
@@ -30,8 +32,9 @@ type Table struct {
 	Standings []Standing `json:"standings"`
 }
 
-func newResult(s Settings) *Result {
-	return &Result{Time: time.Now().UTC().Truncate(time.Second), Machine: machine(), Versions: versions(), Command: strings.Join(os.Args, " "), Runs: s.Runs, Seconds: s.Duration.Seconds()}
+func newResult(s Settings, command string) *Result {
+	return &Result{Time: time.Now().UTC().Truncate(time.Second), Machine: machine(), Files: fileSystem(s.Folder), Versions: versions(), Command: command,
+		Runs: s.Runs, Seconds: s.Duration.Seconds()}
 }
 
 // machine names what the figures were measured on, as far as this system says it.
@@ -49,6 +52,31 @@ func machine() string {
 	return fmt.Sprintf("%s, %d cores, %s %s %s", model, runtime.NumCPU(), runtime.GOOS, strings.TrimSpace(string(kernel)), runtime.GOARCH)
 }
 
+// fileSystem is the kind of what a folder lies on: that of the mount with the longest name above it.
+func fileSystem(folder string) string {
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return unknown
+	}
+	mounts, _ := os.ReadFile("/proc/self/mounts")
+	longest, kind := -1, unknown
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 {
+			continue
+		}
+		point := fields[1]
+		inside := folder == point || point == "/" || strings.HasPrefix(folder, point+"/")
+		if inside && len(point) >= longest {
+			longest, kind = len(point), fields[2]
+		}
+	}
+	return kind
+}
+
+// unknown stands for what this system does not say.
+const unknown = "file system not known"
+
 // WriteJSON writes everything as one object.
 func (r *Result) WriteJSON(w io.Writer) error {
 	encoder := json.NewEncoder(w)
@@ -61,28 +89,28 @@ func (r *Result) WriteJSON(w io.Writer) error {
 func (s *Standing) columns() []string {
 	if s.Failed != "" {
 		reason, _, _ := strings.Cut(s.Failed, "\n")
-		return []string{s.Name, s.Detail, "failed: " + reason, "", "", "", "", ""}
+		return []string{s.Name, s.Detail, "failed: " + strings.ReplaceAll(reason, "|", "/"), "", "", "", "", ""}
 	}
-	name, ratio, floor, held := s.Name, fmt.Sprintf("%.2f x", s.Ratio), "", ""
+	name, ratio, floor, verdict := s.Name, fmt.Sprintf("%.2f x", s.Ratio), "", ""
 	if s.Best && s.Floor > 0 {
-		floor, held = fmt.Sprintf("%g x", s.Floor), "no"
+		floor, verdict = fmt.Sprintf("at least %g x", s.Floor), "not met"
 		if s.FloorMet {
-			held = "yes"
+			verdict = "met"
 		}
 	}
 	latency := "-"
 	if p50 := median(s.P50); p50 > 0 {
 		latency = fmt.Sprintf("%.2f / %.2f ms", p50, median(s.P99))
 	}
-	return []string{name, s.Detail, grouped(s.Median), spread(s.Rates), latency, ratio, floor, held}
+	return []string{name, s.Detail, grouped(s.Median), spread(s.Rates), latency, ratio, floor, verdict}
 }
 
-var heads = []string{"broker", "spread over", "messages/s", "spread", "p50 / p99", "ours is", "floor", "held"}
+var heads = []string{"broker", "spread over", "messages/s", "spread", "p50 / p99", "ours is", "floor", ""}
 
 // WriteTable prints the contests for people.
 func (r *Result) WriteTable(w io.Writer) error {
 	for _, table := range r.Contests {
-		fmt.Fprintf(w, "\n%s; medians of %d runs of %g s\n", table.Workload, r.Runs, r.Seconds)
+		fmt.Fprintf(w, "\n%s; %s of %g s\n", table.Workload, medians(r.Runs), r.Seconds)
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, strings.Join(heads, "\t"))
 		for i := range table.Standings {
@@ -98,9 +126,9 @@ func (r *Result) WriteTable(w io.Writer) error {
 // WriteMarkdown writes them as a page.
 func (r *Result) WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Beside other brokers\n\n%s. %s. Measured %s, medians of %d runs of %g s, taken in turns; broker and load client on this one machine.\n",
-		r.Machine, r.Versions, r.Time.Format("2006-01-02 15:04 UTC"), r.Runs, r.Seconds)
-	fmt.Fprintf(&b, "Every acknowledged message was read back. \"Ours is\" is the median of the ratios of each turn.\n\n    %s\n", r.Command)
+	fmt.Fprintf(&b, "# Beside other brokers\n\n%s, %s; each broker shares this one machine with its load client.\n%s.\nMeasured %s, %s of %g s, taken in turns. ",
+		r.Machine, r.Files, r.Versions, r.Time.Format("2006-01-02 15:04 UTC"), medians(r.Runs), r.Seconds)
+	fmt.Fprintf(&b, "Every acknowledged message was read back. What ours is, is the\nmedian of the ratios of each turn; of a broker with several numbers of streams the best is held against the floor.\n\n```\n%s\n```\n", r.Command)
 	for _, table := range r.Contests {
 		fmt.Fprintf(&b, "\n## %s\n\n| %s |\n|%s\n", table.Workload, strings.Join(heads, " | "), strings.Repeat("---|", len(heads)))
 		for i := range table.Standings {
@@ -109,6 +137,14 @@ func (r *Result) WriteMarkdown(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// medians says how a figure comes about.
+func medians(runs int) string {
+	if runs == 1 {
+		return "one run"
+	}
+	return fmt.Sprintf("medians of %d runs", runs)
 }
 
 func spread(values []float64) string {

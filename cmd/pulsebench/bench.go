@@ -39,8 +39,10 @@ type bench struct {
 	runs     int
 	duration time.Duration
 	warmup   time.Duration
+	settings []string // of brokers that are started, as key=value
 
-	topics int // that runs have been given so far
+	topics int            // that runs have been given so far
+	seen   *report.Broker // what the last broker that was measured says of itself; nil before
 }
 
 // addFlags declares the flags of commands that measure a broker.
@@ -49,6 +51,7 @@ func (b *bench) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&b.program, "program", "", "the broker's `program`, as bin/pulsemq: it is started on free ports with new data in --dir (default: pulsemq beside pulsebench)")
 	flags.StringVar(&b.brokers, "brokers", "", "measure a broker that runs already, at `HOST:PORT,...`; what needs one of its own is left out")
 	flags.StringVar(&b.admin, "admin", "", "its metrics port, `HOST:PORT`: processor time is read there")
+	flags.StringArrayVar(&b.settings, "set", nil, "a setting of the broker that is started, as `key=value`; may be repeated, and is named in the result")
 	b.addRuns(cmd)
 	flags.DurationVar(&b.warmup, "warmup", warmupDefault, "`time` of a run of each side that comes first and does not count")
 }
@@ -79,6 +82,9 @@ func (b *bench) validate() error {
 	if b.program != "" && b.brokers != "" {
 		faults = append(faults, errors.New("--program starts a broker, --brokers names one that runs: give one of them"))
 	}
+	if len(b.settings) > 0 && b.brokers != "" {
+		faults = append(faults, errors.New("--set is for a broker that is started here, --brokers names one that runs: give one of them"))
+	}
 	if b.admin != "" && b.brokers == "" {
 		faults = append(faults, errors.New("--admin belongs to --brokers"))
 	}
@@ -105,11 +111,20 @@ func (b *bench) findProgram() error {
 }
 
 // broker is the broker that is measured: a new one, or the one that runs.
-func (b *bench) broker(more ...string) (*host.Server, error) {
+func (b *bench) broker() (*host.Server, error) {
 	if b.brokers != "" {
 		return &host.Server{Address: b.brokers, Admin: b.admin}, nil
 	}
-	return host.StartBroker(b.program, b.folder, more...)
+	return host.StartBroker(b.program, b.folder, b.brokerArguments()...)
+}
+
+// brokerArguments are those of a broker that is started, beside its addresses and its data folder.
+func (b *bench) brokerArguments() []string {
+	var arguments []string
+	for _, setting := range b.settings {
+		arguments = append(arguments, "--set", setting)
+	}
+	return arguments
 }
 
 // say tells on standard error how far the work is.
@@ -127,7 +142,7 @@ type side struct {
 	args   []string // of pulsebench, but for --brokers
 	blind  bool     // an echo: nothing can be read back
 	keep   bool     // leave the topic
-	stall  bool     // nothing may go through: that is a finding, as in a sweep
+	stall  bool     // nothing may go through: that is a finding, as in a sweep, or does not matter, as in a warm-up
 }
 
 // workload reads the arguments as the command that they begin with would.
@@ -159,7 +174,7 @@ func (b *bench) measure(ctx context.Context, s side) (*report.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.blind, w.serverTime = s.blind, s.server.ProcessorTime
+	w.blind, w.serverTime, w.admin = s.blind, s.server.ProcessorTime, s.server.Admin
 	debug.FreeOSMemory() // what the last run has left is no burden of this one
 	r, err := w.open(ctx, b.session)
 	if err != nil {
@@ -170,6 +185,9 @@ func (b *bench) measure(ctx context.Context, s side) (*report.Result, error) {
 		measure = r.consume
 	}
 	result, _, err := measure(ctx)
+	if err == nil && !s.blind {
+		b.seen = &result.Environment.Broker
+	}
 	if !s.blind && !s.keep && r.topic.Created {
 		// Also after a failure, and when ctx has ended: the broker may be somebody else's.
 		err = errors.Join(err, r.topic.Delete(context.WithoutCancel(ctx), w.brokers, core.Version))

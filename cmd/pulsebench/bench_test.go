@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/report"
+	"github.com/pulsemq/pulsemq/tools/process"
 )
 
 // asProgram has a process that this test starts, which is this test again, be pulsebench.
@@ -152,17 +152,18 @@ func TestEveryRowMeasures(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("processes and disks are measured on Linux only")
 	}
-	program := filepath.Join(t.TempDir(), "pulsemq")
-	if text, err := exec.Command("go", "build", "-o", program, "../pulsemq").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, text)
+	programs := t.TempDir()
+	if err := process.Build(programs, "pulsemq"); err != nil {
+		t.Fatal(err)
 	}
+	program := filepath.Join(programs, "pulsemq")
 	dir, out := t.TempDir(), t.TempDir()
 	rows := slices.DeleteFunc(rowNames(), func(name string) bool {
 		return slices.Contains([]string{"batch-none", "batch-batch", "single-sync"}, name)
 	})
 	code, stdout, stderr := call(t, "table", "--program", program, "--dir", dir, "--out", out, "--runs", "1", "--duration", "200ms", "--warmup", "50ms",
-		"--rows", strings.Join(rows, ","), "--fetch-size", "2MiB", "--tail-size", "2MiB", "--restart-size", "1MiB", "--restart-partitions", "5", "--idle-partitions", "10",
-		"--file-size", "16MiB", "--step-duration", "200ms", "--settle", "10ms", "--from", "100", "--p99-max", "1h", "--achieved", "0.001", "--steps", "2")
+		"--rows", strings.Join(rows, ","), "--fetch-size", "2MiB", "--tail-size", "2MiB", "--restart-size", "1MiB", "--restart-partitions", "5", "--restart-journal", "500", "--idle-partitions", "10",
+		"--file-size", "16MiB", "--step-duration", "200ms", "--settle", "10ms", "--from", "100", "--p99-max", "1h", "--achieved", "0.001", "--steps", "2", "--scout-duration", "50ms")
 	if code != exitOK {
 		if strings.Contains(stderr, "direct I/O: invalid argument") {
 			t.Skip("this file system has no direct I/O")
@@ -174,6 +175,9 @@ func TestEveryRowMeasures(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := comparisonOf(t, string(text))
+	if c.Environment.Broker.Settings["broker.shards"] == "" || c.Environment.Broker.Settings["storage.data-dir"] != "" {
+		t.Errorf("the broker's settings are %v", c.Environment.Broker.Settings)
+	}
 	for i, name := range rows {
 		if i >= len(c.Rows) || c.Rows[i].Name != name {
 			t.Fatalf("row %d is not %s: %s", i, name, stdout)
@@ -193,9 +197,17 @@ func TestEveryRowMeasures(t *testing.T) {
 			t.Errorf("%+v", row)
 		}
 	}
-	for _, name := range []string{"table.md", "shares.svg", "open-loop.svg"} {
-		if info, err := os.Stat(filepath.Join(out, name)); err != nil || info.Size() == 0 {
+	host, _ := os.Hostname()
+	for _, name := range []string{"table.md", "table.json", "shares.svg", "open-loop.svg", "open-loop.json"} {
+		text, err := os.ReadFile(filepath.Join(out, name))
+		if err != nil || len(text) == 0 {
 			t.Errorf("%s: %v", name, err)
+		}
+		// Pages are kept where others read them.
+		for _, secret := range []string{dir, out, filepath.Dir(program), host, "127.0.0.1"} {
+			if secret != "" && strings.Contains(string(text), secret) {
+				t.Errorf("%s names this machine's %s", name, secret)
+			}
 		}
 	}
 	empty(t, dir)

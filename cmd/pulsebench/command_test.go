@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // call runs pulsebench and returns what it printed.
@@ -122,6 +123,16 @@ func TestRunAtARateAndWithoutAcks(t *testing.T) {
 	code, stdout, stderr = call(t, small(b, "produce", "--acks", "none", "--json", "-")...)
 	if o := resultOf(t, stdout); code != exitOK || o.Records != 600 || o.Latency != nil {
 		t.Errorf("without acks: exit code %d, %+v, %s", code, o, stderr)
+	}
+	// Reading at a rate takes as long as that says; the topic was filled before, flat out.
+	started := time.Now()
+	code, stdout, stderr = call(t, small(startFake(t), "consume", "--rate", "2000", "--json", "-")...)
+	if o := resultOf(t, stdout); code != exitOK || o.Records != 600 || time.Since(started) < 200*time.Millisecond || o.RecordsPerSecond > 2500 {
+		t.Errorf("reading at a rate: exit code %d, %+v in %v, %s", code, o, time.Since(started), stderr)
+	}
+	code, stdout, stderr = call(t, "consume", "--sdk", "--brokers", b.address(), "--topic", "t", "--rate", "4000", "--json", "-")
+	if o := resultOf(t, stdout); code != exitOK || o.Records != 1200 {
+		t.Errorf("reading at a rate through the client: exit code %d, %+v, %s", code, o, stderr)
 	}
 	code, stdout, stderr = call(t, small(b, "consume", "--records", "800", "--json", "-")...)
 	if o := resultOf(t, stdout); code != exitOK || o.Records < 800 || o.Records > 830 {

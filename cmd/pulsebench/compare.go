@@ -36,7 +36,7 @@ pulsebench table measures a whole set of such workloads.`,
 	load := &cobra.Command{Use: "produce"}
 	w.addShared(load)
 	w.addSending(load)
-	taken := map[string]bool{"brokers": true, "topic": true, "duration": true, "records": true, "json": true, "hdr": true, "data-dir": true, "acks": true}
+	taken := map[string]bool{"brokers": true, "admin": true, "topic": true, "duration": true, "records": true, "json": true, "hdr": true, "data-dir": true, "acks": true}
 	load.Flags().VisitAll(func(f *pflag.Flag) {
 		if !taken[f.Name] {
 			cmd.Flags().AddFlag(f)
@@ -69,10 +69,14 @@ pulsebench table measures a whole set of such workloads.`,
 
 func (b *bench) compare(ctx context.Context, args []string, partitions int, jsonFile string) error {
 	out := report.NewComparison("Broker against echo", b.runs, b.duration, report.NewEnvironment(core.Version, b.folder))
+	out.BrokerArguments = b.brokerArguments()
 	row := report.Row{Name: "produce", Workload: report.CommandLine(args)}
-	if err := b.pairs(ctx, &row, args, partitions, pairFloors{}); err != nil {
+	if err := b.pairs(ctx, &row, args, partitions); err != nil {
 		return fmt.Errorf("compare: %w", err)
 	}
 	out.Rows = append(out.Rows, row)
+	if b.seen != nil {
+		out.Environment.Broker = *b.seen
+	}
 	return b.write(jsonFile, out)
 }

@@ -117,8 +117,11 @@ func (r *run) consume(ctx context.Context) (_ *report.Result, _ *hdrhistogram.Hi
 	result.CPUSeconds, result.BrokerCPUSeconds = r.busy.Seconds(), r.serverBusy.Seconds()
 	result.Latency = report.LatencyOf(read.Latency)
 	result.Workload.LatencyOf = "from FETCH to the end of its answer"
+	if w.rate > 0 {
+		result.Workload.LatencyOf = "from the time a FETCH was due to the end of its answer"
+	}
 	if w.sdk {
-		result.Workload.LatencyOf = "one call of Poll"
+		result.Workload.LatencyOf = "one call of Poll, from when it was due"
 	}
 	result.ForeignRecords = reading.Foreign()
 	if account == nil {
@@ -147,10 +150,10 @@ func (r *run) fillTopic(ctx context.Context, result *report.Result) ([]int64, er
 	if r.records == 0 {
 		return nil, fmt.Errorf("topic %q is empty: say with --records how many to fill it with", r.topic.Name)
 	}
-	given := r.duration
-	r.duration = 0
+	duration, rate := r.duration, r.rate
+	r.duration, r.rate = 0, 0 // they are those of reading
 	sent, _, err := r.send(ctx)
-	r.duration = given
+	r.duration, r.rate = duration, rate
 	if err != nil {
 		return nil, fmt.Errorf("fill topic %q: %w", r.topic.Name, err)
 	}
@@ -169,12 +172,12 @@ func (r *run) fillTopic(ctx context.Context, result *report.Result) ([]int64, er
 func (r *run) openWhole(ctx context.Context, to []int64, account load.Account) (reading, error) {
 	if r.sdk {
 		return sdk.OpenConsumers(ctx, sdk.ConsumersSpec{
-			Brokers: r.brokers, Version: core.Version, Topic: r.topic.Name, Consumers: r.consumers, From: r.from, Records: between(r.from, to),
+			Brokers: r.brokers, Version: core.Version, Topic: r.topic.Name, Consumers: r.consumers, From: r.from, Rate: r.rate, Records: between(r.from, to),
 			Account: account, Clock: r.clock,
 		})
 	}
 	spec := r.readingSpec()
-	spec.To, spec.Account = to, account
+	spec.To, spec.Account, spec.Rate = to, account, r.rate
 	return load.OpenReading(ctx, spec)
 }
 

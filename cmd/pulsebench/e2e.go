@@ -67,7 +67,7 @@ func (w *workload) endToEnd(ctx context.Context, s *session) error {
 		result.Workload.Consumers = w.consumers
 	}
 	result.SetRates(read.Records.Load(), read.Records.Load()*int64(w.recordBytes), took(read, sending.Start()))
-	result.CPUSeconds = r.busy.Seconds()
+	result.CPUSeconds, result.BrokerCPUSeconds = r.busy.Seconds(), r.serverBusy.Seconds()
 	result.Latency = report.LatencyOf(read.EndToEnd)
 	result.Workload.LatencyOf = "from the time a batch was due to be sent until it was read"
 	if w.sdk {

@@ -16,6 +16,7 @@ import (
 func (r *run) result(command string) *report.Result {
 	result := &report.Result{Environment: r.environment}
 	result.Environment.Broker = report.NewBroker(r.brokers, &r.topic.Hello, r.topic.Configs)
+	result.Environment.Broker.Settings = r.settings
 	result.Workload = report.Workload{
 		Command: command, Client: "raw", Topic: r.topic.Name, Partitions: len(r.topic.Partitions),
 		Durability: r.topic.Config(proto.TopicConfigDurability), RecordBytes: r.recordBytes, Compression: r.codec.String(), Rate: r.rate,

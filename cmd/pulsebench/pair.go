@@ -11,14 +11,8 @@ import (
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/report"
 )
 
-// pairFloors are what a pair is held against; nil holds it against nothing.
-type pairFloors struct {
-	rate  *report.Bound // of the broker, in records per second
-	share *report.Bound // of the ceiling
-}
-
 // pairs measures an echo and a broker in turns with the same client, and fills in the row.
-func (b *bench) pairs(ctx context.Context, row *report.Row, args []string, partitions int, floors pairFloors) error {
+func (b *bench) pairs(ctx context.Context, row *report.Row, args []string, partitions int) error {
 	echo, err := host.StartEcho(b.folder, "--partitions", number(int64(partitions)))
 	if err != nil {
 		return err
@@ -34,7 +28,7 @@ func (b *bench) pairs(ctx context.Context, row *report.Row, args []string, parti
 	row.Commands = append(row.Commands, again(append(slices.Clone(args), lasting(b.duration)...)))
 	if b.warmup > 0 {
 		for _, s := range []side{ceiling, ours} {
-			s.args = append(slices.Clone(s.args), lasting(b.warmup)...)
+			s.args, s.stall = append(slices.Clone(s.args), lasting(b.warmup)...), true // it proves nothing
 			if _, err := b.measure(ctx, s); err != nil {
 				return fmt.Errorf("warm up: %w", err)
 			}
@@ -58,20 +52,20 @@ func (b *bench) pairs(ctx context.Context, row *report.Row, args []string, parti
 			b.say("%s: run %d of %d, %s: %.0f records/s, %.1f MB/s", row.Name, i+1, b.runs, name, result.RecordsPerSecond, result.MegabytesPerSecond)
 		}
 	}
-	fillPairs(row, a, o, floors)
+	fillPairs(row, a, o)
 	return errors.Join(broker.Stop(), echo.Stop())
 }
 
 // fillPairs turns runs of both sides into figures.
-func fillPairs(row *report.Row, ceiling, broker []*report.Result, floors pairFloors) {
-	row.Add("broker", report.UnitRecords, each(broker, func(r *report.Result) float64 { return r.RecordsPerSecond }), floors.rate)
+func fillPairs(row *report.Row, ceiling, broker []*report.Result) {
+	row.Add(figureBroker, report.UnitRecords, each(broker, func(r *report.Result) float64 { return r.RecordsPerSecond }), floorOf(row.Name, figureBroker))
 	row.Add("broker, bytes", report.UnitBytes, each(broker, func(r *report.Result) float64 { return r.MegabytesPerSecond }), nil)
 	row.Add("echo ceiling", report.UnitRecords, each(ceiling, func(r *report.Result) float64 { return r.RecordsPerSecond }), nil)
 	var shares []float64
 	for i := range broker {
 		shares = append(shares, broker[i].RecordsPerSecond/ceiling[i].RecordsPerSecond)
 	}
-	row.Add("of the echo ceiling", report.UnitShare, shares, floors.share)
+	row.Add(figureShare, report.UnitShare, shares, floorOf(row.Name, figureShare))
 	latencies(row, broker)
 	row.Add("broker's processors", report.UnitCores, each(broker, func(r *report.Result) float64 { return cores(r.BrokerCPUSeconds, r) }), nil)
 	row.Add("client's processors beside the broker", report.UnitCores, each(broker, func(r *report.Result) float64 { return cores(r.CPUSeconds, r) }), nil)

@@ -21,13 +21,6 @@ const (
 	fetchPartitions  = 16
 )
 
-// Floors of reading.
-const (
-	fetchColdMegabytes = 1200
-	fetchTailMegabytes = 2000
-	fetchSDKRecords    = 2e6
-)
-
 // fill produces what is to be read.
 func (t *table) fill(ctx context.Context, broker *host.Server, bytes int64, batchRecords int) error {
 	_, err := t.measure(ctx, side{server: broker, keep: true, args: []string{"produce", "--topic=" + fetchTopic, fmt.Sprintf("--partitions=%d", fetchPartitions), "--durability=batch",
@@ -74,7 +67,7 @@ func measureFetchCold(ctx context.Context, t *table, row *report.Row) error {
 		results = append(results, result)
 		t.progress(row, i, "%.1f MB/s raw, %.1f MB/s through the broker", bare.MegabytesPerSecond(), result.MegabytesPerSecond)
 	}
-	row.Add("broker", report.UnitBytes, each(results, func(r *report.Result) float64 { return r.MegabytesPerSecond }), report.AtLeast(fetchColdMegabytes))
+	row.Add(figureBroker, report.UnitBytes, each(results, func(r *report.Result) float64 { return r.MegabytesPerSecond }), floorOf(row.Name, figureBroker))
 	row.Add("raw reads of 1 MiB, 4 in flight", report.UnitBytes, raw, nil)
 	row.Add("of the raw reads", report.UnitShare, shares, nil)
 	readers(row, results)
@@ -110,7 +103,7 @@ func measureFetchTail(ctx context.Context, t *table, row *report.Row) error {
 		mine = append(mine, (report.ProcessorTime()-busy).Seconds()/took.Seconds())
 		t.progress(row, i, "%.1f MB/s", values[i])
 	}
-	row.Add("broker", report.UnitBytes, values, report.AtLeast(fetchTailMegabytes))
+	row.Add(figureBroker, report.UnitBytes, values, floorOf(row.Name, figureBroker))
 	row.Add("broker's processors", report.UnitCores, broke, nil)
 	row.Add("client's processors", report.UnitCores, mine, nil)
 	return errors.Join(t.forget(ctx, broker, fetchTopic), broker.Stop())
@@ -186,7 +179,7 @@ func measureFetchSDK(ctx context.Context, t *table, row *report.Row) error {
 		results = append(results, result)
 		t.progress(row, i, "%.0f records/s", result.RecordsPerSecond)
 	}
-	row.Add("broker and client", report.UnitRecords, each(results, func(r *report.Result) float64 { return r.RecordsPerSecond }), report.AtLeast(fetchSDKRecords))
+	row.Add(figureClient, report.UnitRecords, each(results, func(r *report.Result) float64 { return r.RecordsPerSecond }), floorOf(row.Name, figureClient))
 	row.Add("bytes", report.UnitBytes, each(results, func(r *report.Result) float64 { return r.MegabytesPerSecond }), nil)
 	readers(row, results)
 	return errors.Join(t.forget(ctx, broker, fetchTopic), broker.Stop())

@@ -12,15 +12,8 @@ import (
 	"github.com/pulsemq/pulsemq/core"
 )
 
-// Floors of a broker that has nothing to do.
-const (
-	idleCores           = 0.02
-	idleMegabytes       = 100
-	idlePartitionsBytes = 500
-
-	// idleTopicPartitions is how many partitions each idle topic has.
-	idleTopicPartitions = 100
-)
+// idleTopicPartitions is how many partitions each idle topic has.
+const idleTopicPartitions = 100
 
 // measureIdle looks at a new broker that nobody talks to.
 func measureIdle(ctx context.Context, t *table, row *report.Row) error {
@@ -39,8 +32,8 @@ func measureIdle(ctx context.Context, t *table, row *report.Row) error {
 		t.progress(row, i, "%.3f cores, %.1f MB", c, m)
 	}
 	row.Commands = append(row.Commands, again([]string{"table", "--rows=idle"}))
-	row.Add("broker's processors", report.UnitCores, busy, report.AtMost(idleCores))
-	row.Add("resident memory", report.UnitMemory, resident, report.AtMost(idleMegabytes))
+	row.Add(figureProcessor, report.UnitCores, busy, floorOf(row.Name, figureProcessor))
+	row.Add(figureResident, report.UnitMemory, resident, floorOf(row.Name, figureResident))
 	return nil
 }
 
@@ -74,7 +67,7 @@ func (t *table) letBe(ctx context.Context) error {
 
 // measureIdlePartitions looks at a broker with many partitions that nobody uses.
 func measureIdlePartitions(ctx context.Context, t *table, row *report.Row) error {
-	row.Workload = fmt.Sprintf("%d idle partitions", t.idlePartitions)
+	row.Workload = fmt.Sprintf("%d idle partitions, each with a record", t.idlePartitions)
 	var busy, resident []float64
 	for i := range t.runs {
 		broker, err := t.broker()
@@ -93,15 +86,19 @@ func measureIdlePartitions(ctx context.Context, t *table, row *report.Row) error
 		t.progress(row, i, "%.3f cores, %.1f MB", c, m)
 	}
 	row.Commands = append(row.Commands, again([]string{"table", "--rows=idle-partitions", fmt.Sprintf("--idle-partitions=%d", t.idlePartitions)}))
-	row.Add("resident memory", report.UnitMemory, resident, report.AtMost(idlePartitionsBytes))
-	row.Add("broker's processors", report.UnitCores, busy, nil)
+	row.Add(figureResident, report.UnitMemory, resident, floorOf(row.Name, figureResident))
+	row.Add(figureProcessor, report.UnitCores, busy, nil)
 	return nil
 }
 
+// createIdle makes the partitions, and has each store a record and show it: one that was never used is not there yet.
 func (t *table) createIdle(ctx context.Context, broker *host.Server) error {
 	for left := t.idlePartitions; left > 0; left -= idleTopicPartitions {
 		spec := load.TopicSpec{Name: t.newTopic(), Partitions: uint32(min(left, idleTopicPartitions))}
 		if _, err := load.OpenTopic(ctx, broker.Address, core.Version, spec); err != nil {
+			return err
+		}
+		if err := probeAll(ctx, broker, spec.Name); err != nil {
 			return err
 		}
 	}

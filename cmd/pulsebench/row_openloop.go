@@ -14,11 +14,8 @@ import (
 // the broker that holds the load back and not the client.
 var openArgs = []string{"produce", "--record-size=1024", "--batch-records=100", "--connections=16", "--in-flight=256", "--partitions=128", "--durability=sync"}
 
-// Floors of the open loop, in milliseconds.
-const (
-	openP99  = 5
-	openP999 = 15
-)
+// openTimes is how many times as long as other runs these are: one request in ten thousand is looked at.
+const openTimes = 3
 
 // measureOpenLoop finds the knee, and measures latency at half of it.
 func measureOpenLoop(ctx context.Context, t *table, row *report.Row) error {
@@ -28,7 +25,7 @@ func measureOpenLoop(ctx context.Context, t *table, row *report.Row) error {
 	}
 	defer broker.Destroy()
 	if t.warmup > 0 {
-		if _, err := t.measure(ctx, side{server: broker, args: with(openArgs, lasting(t.warmup)...)}); err != nil {
+		if _, err := t.measure(ctx, side{server: broker, args: with(openArgs, lasting(t.warmup)...), stall: true}); err != nil {
 			return fmt.Errorf("warm up: %w", err)
 		}
 	}
@@ -36,14 +33,18 @@ func measureOpenLoop(ctx context.Context, t *table, row *report.Row) error {
 	if err != nil {
 		return fmt.Errorf("find the knee: %w", err)
 	}
-	if err := t.picture("open-loop.svg", func(w io.Writer) error { return chart.WriteCurve(w, curveOf(sweep)) }); err != nil {
+	sweepAgain := "bin/pulsebench " + report.CommandLine(append([]string{"sweep"}, openArgs[1:]...))
+	if err := t.file("open-loop.json", sweep.Public(sweepAgain).WriteJSON); err != nil {
+		return err
+	}
+	if err := t.picture(report.Picture{Name: "open-loop.svg", Of: "Throughput against latency"}, func(w io.Writer) error { return chart.WriteCurve(w, curveOf(sweep)) }); err != nil {
 		return err
 	}
 	if sweep.Knee == 0 {
 		return errors.New("no rate is good, so there is no knee")
 	}
-	args := with(openArgs, fmt.Sprintf("--rate=%.0f", sweep.Knee/2), "--duration="+t.duration.String())
-	row.Commands = append(row.Commands, "bin/pulsebench "+report.CommandLine(append([]string{"sweep"}, openArgs[1:]...)), again(args))
+	args := with(openArgs, fmt.Sprintf("--rate=%.0f", sweep.Knee/2), "--duration="+(openTimes*t.duration).String())
+	row.Commands = append(row.Commands, sweepAgain, again(args))
 	var results []*report.Result
 	for i := range t.runs {
 		result, err := t.measure(ctx, side{server: broker, args: args})
@@ -57,10 +58,12 @@ func measureOpenLoop(ctx context.Context, t *table, row *report.Row) error {
 		t.progress(row, i, "p99 %.3f ms, p99.9 %.3f ms", result.Latency.P99, result.Latency.P999)
 	}
 	row.Add("knee", report.UnitRecords, []float64{sweep.Knee}, nil)
+	row.Notes = append(row.Notes, fmt.Sprintf("the knee: %.0f %% of what was offered went through and p99 stayed under %g ms for %g s; each run at half of it took %v",
+		100*sweep.AchievedMin, sweep.P99Max, sweep.StepSeconds, openTimes*t.duration))
 	row.Add("rate", report.UnitRecords, each(results, func(r *report.Result) float64 { return r.RecordsPerSecond }), nil)
 	row.Add("p50", report.UnitMillis, each(results, func(r *report.Result) float64 { return r.Latency.P50 }), nil)
-	row.Add("p99", report.UnitMillis, each(results, func(r *report.Result) float64 { return r.Latency.P99 }), report.AtMost(openP99))
-	row.Add("p99.9", report.UnitMillis, each(results, func(r *report.Result) float64 { return r.Latency.P999 }), report.AtMost(openP999))
+	row.Add(figureP99, report.UnitMillis, each(results, func(r *report.Result) float64 { return r.Latency.P99 }), floorOf(row.Name, figureP99))
+	row.Add(figureP999, report.UnitMillis, each(results, func(r *report.Result) float64 { return r.Latency.P999 }), floorOf(row.Name, figureP999))
 	row.Add("p99.99", report.UnitMillis, each(results, func(r *report.Result) float64 { return r.Latency.P9999 }), nil)
 	return broker.Stop()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/host"
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/ledger"
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/load"
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/payload"
@@ -40,7 +41,8 @@ type run struct {
 	ledger   *ledger.Ledger
 	busy     time.Duration // processor time of what is measured
 
-	serverBusy time.Duration // the same of the other side, when it is known
+	serverBusy time.Duration     // the same of the other side, when it is known
+	settings   map[string]string // of the broker, when its metrics port is known
 }
 
 // open finds or creates the topic and notes where its logs end.
@@ -52,6 +54,14 @@ func (w *workload) open(ctx context.Context, s *session) (*run, error) {
 	}
 	if r.from, err = r.topic.Offsets(ctx, core.Version, proto.OffsetKindLatest); err != nil {
 		return nil, err
+	}
+	if w.admin != "" {
+		if r.settings, err = host.ReadSettings(ctx, w.admin); err != nil {
+			return nil, err
+		}
+		if w.serverTime == nil {
+			w.serverTime = (&host.Server{Admin: w.admin}).ProcessorTime
+		}
 	}
 	perMark := 1
 	if !w.sdk {

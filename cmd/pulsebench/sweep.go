@@ -24,6 +24,12 @@ const (
 	sweepStepsDefault     = 30
 	sweepAchievedDefault  = 0.99
 	sweepP99Default       = 20 * time.Millisecond
+
+	// confirmsMax is how many rates are tried at full length after scouting.
+	confirmsMax = 8
+
+	// sweepRoomShare is how much of the disk's free room a step may fill.
+	sweepRoomShare = 0.8
 )
 
 // sweeper looks for the knee.
@@ -34,6 +40,7 @@ type sweeper struct {
 	achieved     float64
 	p99          time.Duration
 	stepDuration time.Duration
+	scout        time.Duration // of a step that looks for the neighbourhood of the knee; 0: every step is as long as the knee has to last
 	jsonFile     string
 	svgFile      string
 }
@@ -48,7 +55,9 @@ func newSweep(s *session) *cobra.Command {
 batch was due. The rate doubles until a step is bad; then the distance between the last
 good and the first bad rate is halved until they are --precision apart. A step is good when
 --achieved of what was offered went through in the time and p99 stayed under --p99-max. The
-knee is the highest good rate.
+knee is the highest good rate. With --scout-duration the way there is made of such shorter
+steps, and the rate that they find is tried for --step-duration; when it is bad then, the
+next lower ones are.
 
 Every step is read back and verified. A topic that a step has created is deleted behind it,
 so that the disk has to hold one step; one that exists is filled and kept.`,
@@ -73,7 +82,7 @@ so that the disk has to hold one step; one that exists is filled and kept.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		args := []string{"produce"}
 		cmd.Flags().Visit(func(f *pflag.Flag) {
-			if load.Flags().Lookup(f.Name) == f && f.Name != "brokers" {
+			if load.Flags().Lookup(f.Name) == f && f.Name != "brokers" && f.Name != "admin" {
 				args = append(args, "--"+f.Name+"="+f.Value.String())
 			}
 		})
@@ -84,7 +93,7 @@ so that the disk has to hold one step; one that exists is filled and kept.`,
 		if _, err := b.workload(args); err != nil {
 			return err
 		}
-		out, err := sw.run(cmd.Context(), b, &host.Server{Address: w.brokers}, args, w.dataFolder)
+		out, err := sw.run(cmd.Context(), b, &host.Server{Address: w.brokers, Admin: w.admin}, args, w.dataFolder)
 		if err != nil {
 			return err
 		}
@@ -101,7 +110,8 @@ func (sw *sweeper) addFlags(cmd *cobra.Command) {
 	flags.IntVar(&sw.steps, "steps", sweepStepsDefault, "rates that are tried at most")
 	flags.Float64Var(&sw.achieved, "achieved", sweepAchievedDefault, "share of what was offered that a good step gets through")
 	flags.DurationVar(&sw.p99, "p99-max", sweepP99Default, "what the p99 of a good step stays under")
-	flags.DurationVar(&sw.stepDuration, "step-duration", stepDurationDefault, "`time` of each step")
+	flags.DurationVar(&sw.stepDuration, "step-duration", stepDurationDefault, "`time` that the knee has to last")
+	flags.DurationVar(&sw.scout, "scout-duration", sw.scout, "`time` of the steps that look for its neighbourhood; 0 makes all of them --step-duration")
 }
 
 func (sw *sweeper) validate() error {
@@ -111,6 +121,9 @@ func (sw *sweeper) validate() error {
 	if sw.achieved <= 0 || sw.achieved > 1 || sw.p99 <= 0 || sw.stepDuration <= 0 {
 		return usagef("--achieved %v is more than 0 and up to 1, --p99-max %v and --step-duration %v are more than 0", sw.achieved, sw.p99, sw.stepDuration)
 	}
+	if sw.scout < 0 || sw.scout > sw.stepDuration {
+		return usagef("--scout-duration %v: 0 to the %v of --step-duration is allowed", sw.scout, sw.stepDuration)
+	}
 	return nil
 }
 
@@ -118,23 +131,68 @@ func (sw *sweeper) validate() error {
 func (sw *sweeper) run(ctx context.Context, b *bench, server *host.Server, args []string, folder string) (*report.Sweep, error) {
 	out := &report.Sweep{AchievedMin: sw.achieved, P99Max: float64(sw.p99) / float64(time.Millisecond), StepSeconds: sw.stepDuration.Seconds(),
 		Environment: report.NewEnvironment(core.Version, folder)}
+	try := func(length time.Duration) func(rate float64) (bool, error) {
+		return func(rate float64) (bool, error) {
+			if err := sw.checkRoom(b, server, rate, length, args); err != nil {
+				return false, err
+			}
+			result, err := b.measure(ctx, side{server: server, stall: true, args: with(args, fmt.Sprintf("--rate=%.0f", rate), "--duration="+length.String())})
+			if err != nil {
+				return false, fmt.Errorf("at %.0f records/s: %w", rate, err)
+			}
+			step := out.Judge(rate, length.Seconds(), result)
+			out.Environment.Broker = result.Environment.Broker
+			verdict := "good"
+			if !step.Good {
+				verdict = step.Why
+			}
+			b.say("sweep: %.0f records/s offered for %v, %.1f %% through: %s", rate, length, 100*step.Achieved, verdict)
+			return step.Good, nil
+		}
+	}
 	search := knee.Search{From: sw.from, Precision: sw.precision, StepsMax: sw.steps}
-	_, err := search.Find(func(rate float64) (bool, error) {
-		result, err := b.measure(ctx, side{server: server, stall: true, args: with(args, fmt.Sprintf("--rate=%.0f", rate), "--duration="+sw.stepDuration.String())})
-		if err != nil {
-			return false, fmt.Errorf("at %.0f records/s: %w", rate, err)
-		}
-		step := out.Judge(rate, result)
-		out.Environment.Broker = result.Environment.Broker
-		verdict := "good"
-		if !step.Good {
-			verdict = step.Why
-		}
-		b.say("sweep: %.0f records/s offered, %.1f %% through: %s", rate, 100*step.Achieved, verdict)
-		return step.Good, nil
-	})
+	if sw.scout == 0 {
+		_, err := search.Find(try(sw.stepDuration))
+		return out, err
+	}
+	found, err := search.Find(try(sw.scout))
+	if err == nil && found > 0 {
+		_, err = knee.Confirm(found, sw.precision, confirmsMax, try(sw.stepDuration))
+	}
 	return out, err
 }
+
+// checkRoom makes a step that would fill the disk of a broker that was started here an error before it begins: what it
+// would measure is a full disk.
+func (sw *sweeper) checkRoom(b *bench, server *host.Server, rate float64, length time.Duration, args []string) error {
+	if server.Data == "" {
+		return nil
+	}
+	w, err := b.workload(args)
+	if err != nil {
+		return err
+	}
+	needed := rate * length.Seconds() * float64(w.recordBytes)
+	free := 0.0
+	for deadline := time.Now().Add(roomWait); ; time.Sleep(roomCheck) { // the last step's topic is deleted in the background
+		n, err := host.FreeBytes(server.Data)
+		if err != nil {
+			return err
+		}
+		if free = float64(n); needed <= free*sweepRoomShare || time.Now().After(deadline) {
+			break
+		}
+	}
+	if needed > free*sweepRoomShare {
+		return fmt.Errorf("%v at %.0f records/s are %.0f GB, and %.0f GB are free on the disk: shorten --step-duration or take another --dir", length, rate, needed/1e9, free/1e9)
+	}
+	return nil
+}
+
+const (
+	roomWait  = 10 * time.Second
+	roomCheck = 50 * time.Millisecond
+)
 
 // write prints the table, and writes the files that were asked for.
 func (sw *sweeper) write(s *session, out *report.Sweep) error {

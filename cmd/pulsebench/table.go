@@ -7,10 +7,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/chart"
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/report"
@@ -22,9 +25,14 @@ const (
 	tailSizeDefault       = "48MiB" // few enough to stay in any broker's cache
 	restartSizeDefault    = "20GiB"
 	restartPartitions     = 2000
+	restartJournal        = 2_000_000 // more small records than the journal of a shard holds by default
 	idlePartitionsDefault = 10_000
 	stepDurationDefault   = 60 * time.Second
-	settleDefault         = 10 * time.Second
+	settleDefault         = 5 * time.Second
+
+	// The knee is looked for with shorter steps, from a rate that every machine of today bears.
+	scoutDefault     = 6 * time.Second
+	tableFromDefault = 50_000
 )
 
 // table measures the rows of the speed table.
@@ -38,15 +46,20 @@ type table struct {
 	fileSize          string
 	idlePartitions    int
 	restartPartitions int
+	restartJournal    int64
 	sweeper           sweeper // of open-loop
 	settle            time.Duration
 
 	fetchBytes, tailBytes, restartBytes, fileBytes int64
-	pictures                                       []string // written so far
+	pictures                                       []report.Picture // written so far
+	again                                          string           // the command that measures the table again
 }
 
 func newTable(s *session) *cobra.Command {
-	t := &table{bench: bench{session: s}}
+	return newTableOf(&table{bench: bench{session: s}, sweeper: sweeper{scout: scoutDefault}})
+}
+
+func newTableOf(t *table) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "table",
 		Short: "Measure every row of the speed table, and write it as a page",
@@ -54,9 +67,11 @@ func newTable(s *session) *cobra.Command {
 the ceiling of this machine in the same run. Each row has a broker of its own with new data
 in --dir, medians of --runs, and every record verified.
 
-With --out it writes table.md, table.json and the pictures that belong to them. The file
-is written anew after each row, so that what was measured is there when a later one fails.
-The flags of sweep say how open-loop looks for the knee. A row that fails is named, and the exit code is 1; a floor that is missed is not an error.
+With --out it writes table.md, table.json and what belongs to them: shares.svg,
+open-loop.svg and open-loop.json. Nothing in them names this machine's folders or addresses.
+They are written anew after each row, so that what was measured is there when a later one
+fails. The flags of sweep say how open-loop looks for the knee. A row that fails is named,
+and the exit code is 1; a floor that is missed is not an error.
 
 Rows: ` + strings.Join(rowNames(), ", ") + `.`,
 		Example: `  pulsebench table --out results
@@ -68,6 +83,7 @@ Rows: ` + strings.Join(rowNames(), ", ") + `.`,
 			if err != nil {
 				return err
 			}
+			t.again = t.command(cmd)
 			return t.run(cmd.Context(), rows)
 		},
 	}
@@ -79,9 +95,12 @@ Rows: ` + strings.Join(rowNames(), ", ") + `.`,
 	flags.StringVar(&t.tailSize, "tail-size", tailSizeDefault, "`size` of what fetch-tail reads again and again; it has to fit into the broker's tail cache")
 	flags.StringVar(&t.restartSize, "restart-size", restartSizeDefault, "`size` of the data that restart starts with")
 	flags.IntVar(&t.restartPartitions, "restart-partitions", restartPartitions, "partitions that restart starts with")
+	flags.Int64Var(&t.restartJournal, "restart-journal", restartJournal, "single records that restart sends right before the kill, to fill the journal with")
 	flags.IntVar(&t.idlePartitions, "idle-partitions", idlePartitionsDefault, "partitions of idle-partitions")
 	flags.StringVar(&t.fileSize, "file-size", fileSizeDefault, "`size` of the file that the disk's ceiling is measured on")
 	t.sweeper.addFlags(cmd)
+	from := flags.Lookup("from") // a later flag of that name would be a fault
+	t.sweeper.from, from.DefValue = tableFromDefault, fmt.Sprint(tableFromDefault)
 	flags.DurationVar(&t.settle, "settle", settleDefault, "`time` that idle rows look at a broker")
 	_ = cmd.RegisterFlagCompletionFunc("rows", cobra.FixedCompletions(rowNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -113,8 +132,8 @@ func (t *table) validate() ([]tableRow, error) {
 		}
 		*size.to = int64(n)
 	}
-	if t.idlePartitions < 1 || t.restartPartitions < 1 {
-		fault(usagef("--idle-partitions %d, --restart-partitions %d: at least 1", t.idlePartitions, t.restartPartitions))
+	if t.idlePartitions < 1 || t.restartPartitions < 1 || t.restartJournal < 2 {
+		fault(usagef("--idle-partitions %d and --restart-partitions %d are at least 1, --restart-journal %d at least 2", t.idlePartitions, t.restartPartitions, t.restartJournal))
 	}
 	fault(t.sweeper.validate())
 	if t.settle <= 0 {
@@ -134,7 +153,8 @@ func (t *table) validate() ([]tableRow, error) {
 
 // run measures the rows one after the other.
 func (t *table) run(ctx context.Context, rows []tableRow) error {
-	page := report.NewComparison("The speed table", t.runs, t.duration, report.NewEnvironment(core.Version, t.folder))
+	page := report.NewComparison("The speed table", t.runs, t.duration, report.NewEnvironment(core.Version, t.folder).Public(t.again))
+	page.BrokerArguments = t.brokerArguments()
 	var failed []error
 	for _, row := range rows {
 		measured := report.Row{Name: row.name, Workload: row.workload}
@@ -149,12 +169,17 @@ func (t *table) run(ctx context.Context, rows []tableRow) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			measured.Skipped = err.Error()
+			measured.Skipped = filePath.ReplaceAllString(err.Error(), "PATH")
 			failed = append(failed, fmt.Errorf("row %s: %w", row.name, err))
 			t.say("%s: %v", row.name, err)
 		}
 		measured.Seconds = time.Since(began).Seconds()
+		t.say("%s: took %.0f s", row.name, measured.Seconds)
 		page.Rows = append(page.Rows, measured)
+		if t.seen != nil {
+			page.Environment.Broker = *t.seen
+			page.Environment = page.Environment.Public(t.again)
+		}
 		if err := t.save(page); err != nil {
 			return err
 		}
@@ -165,32 +190,66 @@ func (t *table) run(ctx context.Context, rows []tableRow) error {
 	return errors.Join(failed...)
 }
 
+// filePath finds the names of files and folders in an error: a page names none of this machine's.
+var filePath = regexp.MustCompile(`(\.{0,2}/[\w.@+-]+){2,}`)
+
 // save writes what there is so far.
 func (t *table) save(page *report.Comparison) error {
-	if t.out == "" {
-		return nil
-	}
-	if err := t.picture("shares.svg", func(w io.Writer) error { return chart.WriteBars(w, shareBars(page)) }); err != nil {
+	if err := t.picture(report.Picture{Name: "shares.svg", Of: "The broker as a share of its ceiling"}, func(w io.Writer) error { return chart.WriteBars(w, shareBars(page)) }); err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(t.out, "table.json"), page.WriteJSON); err != nil {
+	if err := t.file("table.json", page.WriteJSON); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(t.out, "table.md"), func(w io.Writer) error { return page.WriteMarkdown(w, t.pictures...) })
+	return t.file("table.md", func(w io.Writer) error { return page.WriteMarkdown(w, t.pictures...) })
 }
 
-// picture writes a picture beside the page.
-func (t *table) picture(name string, write func(io.Writer) error) error {
+// picture writes a picture beside the page, which shows it from then on.
+func (t *table) picture(p report.Picture, write func(io.Writer) error) error {
+	if !slices.Contains(t.pictures, p) {
+		t.pictures = append(t.pictures, p)
+	}
+	return t.file(p.Name, write)
+}
+
+// file writes a file beside the page, when there is one.
+func (t *table) file(name string, write func(io.Writer) error) error {
 	if t.out == "" {
 		return nil
 	}
-	for _, there := range t.pictures {
-		if there == name {
-			return writeFile(filepath.Join(t.out, name), write)
-		}
-	}
-	t.pictures = append(t.pictures, name)
 	return writeFile(filepath.Join(t.out, name), write)
+}
+
+// command is what measures the table again, without the folders and addresses of this machine: make bench, unless
+// something was asked for that it has no variable for.
+func (t *table) command(cmd *cobra.Command) string {
+	arguments, plain := []string{"bin/pulsebench", "table"}, true
+	makes := []string{"make", "bench"}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		switch f.Name {
+		case "dir", "out", "program", "brokers", "admin":
+			return
+		case "runs":
+			makes = append(makes, "RUNS="+f.Value.String())
+		case "rows":
+			makes = append(makes, "ROWS="+strings.Join(t.rows, ","))
+		default:
+			plain = false
+		}
+		if f.Name == "rows" {
+			arguments = append(arguments, "--rows="+strings.Join(t.rows, ","))
+			return
+		}
+		if f.Name == "set" {
+			arguments = append(arguments, t.brokerArguments()...)
+			return
+		}
+		arguments = append(arguments, "--"+f.Name+"="+f.Value.String())
+	})
+	if plain {
+		return report.CommandLine(makes)
+	}
+	return report.CommandLine(arguments)
 }
 
 // shareBars draws each row's broker as a share of its ceiling.

@@ -40,6 +40,7 @@ type workload struct {
 	brokers    string
 	topic      string
 	dataFolder string
+	admin      string
 	jsonFile   string
 	hdrFile    string
 	sdk        bool
@@ -94,6 +95,7 @@ func (w *workload) addShared(cmd *cobra.Command) {
 	flags.StringVar(&w.jsonFile, "json", "", "`file` for the result as JSON; - is standard output, and the table goes to standard error")
 	flags.StringVar(&w.hdrFile, "hdr", "", "`file` for every percentile of the latency, in the text form of HdrHistogram")
 	flags.StringVar(&w.dataFolder, "data-dir", "", "`folder` of the broker's data when it is on this machine: the report names its file system")
+	flags.StringVar(&w.admin, "admin", "", "the broker's metrics port, `HOST:PORT`: the report then has its settings and its processor time")
 	flags.BoolVar(&w.sdk, "sdk", false, "go through the Go client record by record")
 }
 
@@ -108,6 +110,10 @@ func (w *workload) addSending(cmd *cobra.Command) {
 // addReading declares the flags of commands that measure consuming.
 func (w *workload) addReading(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	if flags.Lookup("rate") == nil { // a command that does not send
+		flags.StringVar(&w.acksText, "acks", "durable", "durable or none: how records are sent that an empty topic is filled with")
+		flags.Float64Var(&w.rate, "rate", 0, "records per second that are asked for over all connections, timed from when each request was due; 0 is flat out")
+	}
 	flags.IntVar(&w.consumers, "consumers", 1, "consumers, with --sdk, that share the partitions; each has a client of its own")
 	flags.StringVar(&w.fetchSize, "fetch-size", "4MiB", "`size` that one request asks for")
 }

@@ -100,11 +100,11 @@ type damageBroker struct {
 
 func (d *damageBroker) begin() {
 	d.t.Helper()
-	line, err := d.start([]string{"--set", "storage.scrub-interval=unlimited", "--set", "storage.scrub-rate=1GiB", "--set", "storage.tail-cache=8MiB"})
+	err := d.start([]string{"--set", "storage.scrub-interval=unlimited", "--set", "storage.scrub-rate=1GiB", "--set", "storage.tail-cache=8MiB"})
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	d.address = line.Address
+	d.address = d.process.Address
 	if d.client, err = pulsemq.Connect(d.context(), d.address); err != nil {
 		d.t.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func newShownReader(t *testing.T, programs map[string]string) *shownReader {
 	r.start()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the broker said:\n%s", r.broker.log.String())
+			t.Logf("the broker said:\n%s", r.broker.said())
 		}
 	})
 	r.makeTopic()
@@ -122,11 +122,10 @@ func (r *shownReader) makeTopic() {
 }
 
 func (r *shownReader) start() {
-	ready, err := r.broker.start(nil)
-	if err != nil {
+	if err := r.broker.start(nil); err != nil {
 		r.Fatal(err)
 	}
-	r.env = append(os.Environ(), brokersEnv+"="+ready.Address)
+	r.env = append(os.Environ(), brokersEnv+"="+r.broker.process.Address)
 }
 
 func (r *shownReader) runAll(commands []string) {

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -18,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -44,13 +41,8 @@ import (
 //	logged COUNT PATTERN    so many lines of the running broker's log match; waits for the first
 //	page STATUS PATH        get a page of the operators' port, which has to have the status
 
-const (
-	brokerReadyTime = 30 * time.Second
-	brokerStopTime  = 30 * time.Second
-)
-
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"pulsectl": main})
+	testscript.Main(builtPrograms{m}, map[string]func(){"pulsectl": main})
 }
 
 func TestScripts(t *testing.T) {
@@ -87,103 +79,77 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// buildBroker builds pulsemq once for all scripts.
+// programs is a folder with pulsemq and pulsebench, built when the first test asks.
+var programs struct {
+	folder string
+	build  func() error
+}
+
+// builtPrograms is a run of tests with a place for the programs that they need.
+type builtPrograms struct{ *testing.M }
+
+func (b builtPrograms) Run() int {
+	folder, err := os.MkdirTemp("", "pulsectl-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(folder)
+	programs.folder, programs.build = folder, sync.OnceValue(func() error { return process.Build(folder, "pulsemq", "pulsebench") })
+	return b.M.Run()
+}
+
+// buildBroker builds pulsemq once for all tests.
 func buildBroker(t *testing.T) string { return buildProgram(t, "pulsemq") }
 
 func buildProgram(t *testing.T, name string) string {
-	program := filepath.Join(t.TempDir(), name)
-	out, err := exec.Command("go", "build", "-o", program, "../"+name).CombinedOutput()
-	if err != nil {
-		t.Fatalf("build %s: %v\n%s", name, err, out)
+	t.Helper()
+	if err := programs.build(); err != nil {
+		t.Fatal(err)
 	}
-	return program
+	return filepath.Join(programs.folder, name)
 }
 
 type brokerKey struct{}
 
-// scriptBroker is the broker of one script.
+// scriptBroker is the broker of one script through all its lives.
 type scriptBroker struct {
 	program, data string
-	cmd           *exec.Cmd
-	log           logBuffer
-	logged        chan struct{} // closed when the log has ended
+	process       *process.Process // nil while there is none
 }
 
-// readyLine is what the broker logs once it serves.
-type readyLine struct {
-	Msg     string `json:"msg"`
-	Address string `json:"address"`
-	Admin   string `json:"admin"`
+// log is the file that a broker's present life logs to.
+func (b *scriptBroker) log() string { return b.data + ".log" }
+
+// said is what the present life has logged so far.
+func (b *scriptBroker) said() string {
+	text, _ := os.ReadFile(b.log())
+	_, text, _ = bytes.Cut(text, []byte("\n")) // the first line is of the launcher
+	return string(text)
 }
 
-func (b *scriptBroker) start(flags []string) (readyLine, error) {
+func (b *scriptBroker) start(flags []string) error {
+	if err := os.Remove(b.log()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	args := append([]string{"--data-dir", b.data, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--set", "storage.journal-size=16MiB",
 		"--set", "storage.journal-file-size=4MiB", "--set", "storage.min-free=1MiB"}, flags...)
-	b.cmd = exec.Command(b.program, args...)
-	b.cmd.Env = process.Environment()
-	stderr, err := b.cmd.StderrPipe()
-	if err != nil {
-		return readyLine{}, err
-	}
-	if err := b.cmd.Start(); err != nil {
-		return readyLine{}, err
-	}
-	ready := make(chan readyLine, 1)
-	b.log.Reset()
-	b.logged = make(chan struct{})
-	go func() {
-		defer close(b.logged)
-		defer close(ready)
-		lines := bufio.NewScanner(stderr)
-		for lines.Scan() {
-			b.log.Write(append(lines.Bytes(), '\n'))
-			var line readyLine
-			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "ready" {
-				ready <- line
-			}
-		}
-	}()
-	select {
-	case line, ok := <-ready:
-		if !ok {
-			b.kill()
-			return line, fmt.Errorf("the broker ended before it was ready:\n%s", b.log.String())
-		}
-		return line, nil
-	case <-time.After(brokerReadyTime):
-		b.kill()
-		return readyLine{}, fmt.Errorf("not ready after %v:\n%s", brokerReadyTime, b.log.String())
-	}
+	var err error
+	b.process, err = process.Start(b.program, b.log(), args...)
+	return err
 }
 
 func (b *scriptBroker) stop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), brokerStopTime)
-	defer cancel()
-	context.AfterFunc(ctx, func() {
-		if ctx.Err() == context.DeadlineExceeded {
-			_ = b.cmd.Process.Kill()
-		}
-	})
-	if err := b.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	<-b.logged
-	err := b.cmd.Wait()
-	b.cmd = nil
-	if err != nil {
-		return fmt.Errorf("the broker did not stop cleanly: %w\n%s", err, b.log.String())
-	}
-	return nil
+	process := b.process
+	b.process = nil
+	return process.Terminate()
 }
 
 func (b *scriptBroker) kill() {
-	if b.cmd == nil {
-		return
+	if b.process != nil {
+		b.process.Destroy()
+		b.process = nil
 	}
-	_ = b.cmd.Process.Kill()
-	<-b.logged
-	_ = b.cmd.Wait()
-	b.cmd = nil
 }
 
 func cmdBroker(ts *testscript.TestScript, neg bool, args []string) {
@@ -193,7 +159,7 @@ func cmdBroker(ts *testscript.TestScript, neg bool, args []string) {
 	b := ts.Value(brokerKey{}).(*scriptBroker)
 	switch args[0] {
 	case "start":
-		line, err := b.start(args[1:])
+		err := b.start(args[1:])
 		if neg != (err != nil) {
 			ts.Fatalf("broker start: %v", err)
 		}
@@ -201,21 +167,16 @@ func cmdBroker(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Logf("%v", err)
 			return
 		}
-		ts.Setenv(brokersEnv, line.Address)
-		ts.Setenv("ADMIN", line.Admin)
+		ts.Setenv(brokersEnv, b.process.Address)
+		ts.Setenv("ADMIN", b.process.Admin)
 	case "stop":
 		ts.Check(b.stop())
 	case "kill":
 		b.kill()
 	case "pause":
-		pid := b.cmd.Process.Pid
-		ts.Check(syscall.Kill(pid, syscall.SIGSTOP))
-		var status syscall.WaitStatus
-		if _, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
-			ts.Fatalf("the broker is not stopped: %v", err)
-		}
+		ts.Check(b.process.Halt())
 	case "resume":
-		ts.Check(b.cmd.Process.Signal(syscall.SIGCONT))
+		ts.Check(b.process.Resume())
 	default:
 		ts.Fatalf("usage: broker start|stop|kill|pause|resume")
 	}
@@ -285,30 +246,6 @@ func cmdFlip(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// logBuffer is what a broker has logged so far.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-func (b *logBuffer) Reset() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.text.Reset()
-}
-
 func cmdLogged(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -317,10 +254,10 @@ func cmdLogged(ts *testscript.TestScript, _ bool, args []string) {
 	b := ts.Value(brokerKey{}).(*scriptBroker)
 	count := 0
 	for deadline := time.Now().Add(10 * time.Second); count == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		count = len(pattern.FindAllString(b.log.String(), -1))
+		count = len(pattern.FindAllString(b.said(), -1))
 	}
 	if count != want {
-		ts.Fatalf("%d lines match %s, wants %d:\n%s", count, args[1], want, b.log.String())
+		ts.Fatalf("%d lines match %s, wants %d:\n%s", count, args[1], want, b.said())
 	}
 }
 

@@ -86,7 +86,7 @@ func (b *broker) start(ctx context.Context) error {
 	health := netio.NewHealth(b.alive)
 	metrics := newMetricsPage()
 	b.progress = newStartProgress(health, b.log)
-	admin := netio.NewAdmin(netio.AdminOptions{Config: b.config.Admin, Metrics: metrics, Health: health, Log: b.log})
+	admin := netio.NewAdmin(netio.AdminOptions{Config: b.config.Admin, Metrics: metrics, Health: health, Log: b.log, Settings: b.config.List(nil)})
 	if err := admin.Start(); err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -70,11 +69,9 @@ func startBroker(t *testing.T) *broker {
 	}
 	b := &broker{log: filepath.Join(t.TempDir(), "log"), data: filepath.Join(t.TempDir(), "in", "data")}
 	raiseDescriptors(uint64(pick(0, 24_000))) // the broker takes over what is allowed here
-	program := filepath.Join(t.TempDir(), "pulsemq")
-	build := exec.Command("go", "build", "-o", program, "./cmd/pulsemq")
-	build.Dir = "../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	programs := t.TempDir()
+	if err := process.Build(programs, "pulsemq"); err != nil {
+		t.Fatal(err)
 	}
 	arguments := []string{"--data-dir", b.data, "--listen", "0.0.0.0:0", "--admin", "127.0.0.1:0"}
 	for key, value := range map[string]string{
@@ -93,7 +90,7 @@ func startBroker(t *testing.T) *broker {
 		arguments = append(arguments, "--set", key+"="+value)
 	}
 	var err error
-	if b.process, err = process.Start(program, b.log, arguments...); err != nil {
+	if b.process, err = process.Start(filepath.Join(programs, "pulsemq"), b.log, arguments...); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.process.Destroy)

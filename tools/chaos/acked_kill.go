@@ -2,7 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
 	"time"
 
 	pulsemq "github.com/pulsemq/pulsemq/clients/go"
@@ -13,12 +20,44 @@ var ackedKill = scenario{
 	lack: anywhere, play: playAckedKill,
 }
 
+// ackedKillLanes are brokers that are killed independently of each other. Most of what a kill takes is waiting: for the
+// end of a process, and for the start of the next.
+const ackedKillLanes = 4
+
 // playAckedKill sends one message to each partition at once, kills the broker at the first acknowledgement, and looks
 // after the restart that each message that was acknowledged is where it was acknowledged. Everything is read back again
 // at the end, since a later start must not lose what an earlier one kept.
 func playAckedKill(ctx context.Context, s *stage) error {
+	kills := pick(s, 5, 250) // of each broker
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	faults := make([]error, ackedKillLanes)
+	var all sync.WaitGroup
+	for i := range faults {
+		lane := *s
+		lane.folder = filepath.Join(s.folder, "lane-"+strconv.Itoa(i))
+		lane.random = rand.New(rand.NewPCG(s.seed, uint64(i)))
+		all.Go(func() {
+			if err := playAckedKillLane(ctx, &lane, kills); err != nil {
+				faults[i] = fmt.Errorf("broker %d: %w", i, err)
+				stop() // the others end with the context's error
+			}
+		})
+	}
+	all.Wait()
+	for _, err := range faults {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func playAckedKillLane(ctx context.Context, s *stage, kills int) error {
 	const partitions = 4
-	kills := pick(s, 20, 1000)
+	if err := os.MkdirAll(s.folder, 0o700); err != nil {
+		return err
+	}
 	b := newBroker(s)
 	if err := b.start(); err != nil {
 		return err
@@ -37,13 +76,16 @@ func playAckedKill(ctx context.Context, s *stage) error {
 		if err := ackedKillOnce(ctx, s, b, c.ledgers["acked"], sizes); err != nil {
 			return fmt.Errorf("kill %d: %w", kill+1, err)
 		}
+		if n := kill + 1; n%50 == 0 {
+			s.say("%s: %d of %d kills", filepath.Base(s.folder), n, kills)
+		}
 	}
 	records, err := c.verify(ctx)
 	if err != nil {
 		return err
 	}
 	sent, acked := c.counts()
-	s.say("%d kills: %d sent, %d acknowledged, %d read back", kills, sent, acked, records)
+	s.say("%s: %d kills: %d sent, %d acknowledged, %d read back", filepath.Base(s.folder), kills, sent, acked, records)
 	return b.sound()
 }
 
@@ -99,17 +141,21 @@ func ackedKillOnce(ctx context.Context, s *stage, b *broker, ledgers []*ledger, 
 		return err
 	}
 	defer after.Close()
+	wants := map[uint32]wanted{}
 	for _, r := range acked {
-		l := ledgers[r.partition]
-		if err := reads(ctx, after, l.topic, l.partition, r.offset, r.stamp); err != nil {
-			return err
-		}
+		wants[ledgers[r.partition].partition] = wanted{r.offset, r.stamp}
 	}
-	return nil
+	return reads(ctx, after, ledgers[0].topic, wants)
 }
 
-// reads looks whether a message is at its offset.
-func reads(ctx context.Context, client *pulsemq.Client, topic string, partition uint32, offset int64, want stamp) error {
+// wanted is what was acknowledged at an offset.
+type wanted struct {
+	offset int64
+	stamp  stamp
+}
+
+// reads looks whether messages are at their offsets, one in each partition.
+func reads(ctx context.Context, client *pulsemq.Client, topic string, wants map[uint32]wanted) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	k, err := client.NewConsumer(pulsemq.ConsumerStopAtEnd())
@@ -117,18 +163,27 @@ func reads(ctx context.Context, client *pulsemq.Client, topic string, partition 
 		return err
 	}
 	defer k.Close()
-	if err := k.AssignPartition(ctx, topic, partition, pulsemq.StartOffset(offset)); err != nil {
-		return err
+	missing := maps.Clone(wants)
+	for partition, want := range wants {
+		if err := k.AssignPartition(ctx, topic, partition, pulsemq.StartOffset(want.offset)); err != nil {
+			return err
+		}
 	}
 	for r, err := range k.Records(ctx) {
 		if err != nil {
-			return fmt.Errorf("%s/%d, offset %d, which was acknowledged: %w", topic, partition, offset, err)
+			return fmt.Errorf("%s, acknowledged were %v: %w", topic, missing, err)
+		}
+		want, first := missing[r.Partition]
+		if !first {
+			continue // what was sent with it and not acknowledged
 		}
 		got, err := stampOf(r.Value)
-		if err != nil || r.Offset != offset || got != want {
-			return fmt.Errorf("%s/%d, offset %d: acknowledged there was %v, read was %v at %d (%v)", topic, partition, offset, want, got, r.Offset, err)
+		if err != nil || r.Offset != want.offset || got != want.stamp {
+			return fmt.Errorf("%s/%d, offset %d: acknowledged there was %v, read was %v at %d (%v)", topic, r.Partition, want.offset, want.stamp, got, r.Offset, err)
 		}
-		return nil
+		if delete(missing, r.Partition); len(missing) == 0 {
+			return nil
+		}
 	}
-	return fmt.Errorf("%s/%d, offset %d: the record that was acknowledged there is gone", topic, partition, offset)
+	return fmt.Errorf("%s: records that were acknowledged are gone: partition, offset and message %v", topic, missing)
 }

@@ -78,7 +78,8 @@ func (c *cast) create(ctx context.Context) error {
 		for p := range r.partitions {
 			l := newLedger(r.name, p)
 			l.compacted, l.retains = r.keys > 0, r.config["retention.bytes"] != ""
-			l.weak = r.config["durability"] == "none" || c.powerCut && r.config["durability"] == "batch"
+			l.unsynced = r.config["durability"] == "none"
+			l.weak = l.unsynced || c.powerCut && r.config["durability"] == "batch"
 			c.ledgers[r.name] = append(c.ledgers[r.name], l)
 		}
 	}
@@ -269,8 +270,26 @@ func (c *cast) audit(ctx context.Context) (faults []string, records int, err err
 	return append(faults, more...), records, err
 }
 
+// shownWait bounds how long what was acknowledged in memory is not shown yet, since the disk has to take it first.
+const shownWait = 30 * time.Second
+
 // read is everything that a partition holds, of a topic that was described after everything had settled.
 func (c *cast) read(ctx context.Context, l *ledger, d pulsemq.TopicDescription) (records []found, start, end int64, err error) {
+	if l.unsynced {
+		err := eventually(ctx, shownWait, func() (err error) {
+			if p := d.Partitions[l.partition]; p.Err != nil || p.HighWatermark == p.LogEndOffset {
+				return nil
+			}
+			if d, err = c.client.Admin().DescribeTopic(ctx, l.topic); err != nil {
+				return err
+			}
+			p := d.Partitions[l.partition]
+			return fmt.Errorf("%d of %d records are shown", p.HighWatermark, p.LogEndOffset)
+		})
+		if err != nil {
+			return nil, 0, 0, err
+		}
+	}
 	for try := 0; ; try++ {
 		if try > 0 || l.retains {
 			if d, err = c.client.Admin().DescribeTopic(ctx, l.topic); err != nil {

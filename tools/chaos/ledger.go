@@ -9,6 +9,7 @@ import (
 type ledger struct {
 	topic     string
 	partition uint32
+	unsynced  bool // it is acknowledged before the disk has it
 	weak      bool // a crash may take a suffix
 	compacted bool // older records of a key may be gone
 

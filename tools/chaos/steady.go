@@ -155,7 +155,7 @@ func createAndDelete(ctx context.Context, c *cast, loops int) error {
 				return fmt.Errorf("write to %s: %w", name, err)
 			}
 			if p == 0 {
-				if err := reads(ctx, c.client, name, p, r.Offset, st); err != nil {
+				if err := reads(ctx, c.client, name, map[uint32]wanted{p: {r.Offset, st}}); err != nil {
 					return err
 				}
 			}

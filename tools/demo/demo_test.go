@@ -5,13 +5,14 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pulsemq/pulsemq/tools/process"
 )
 
 // The programs of a test are shell scripts that play the parts of pulsemq and pulsebench.
@@ -120,9 +121,8 @@ func TestRealPrograms(t *testing.T) {
 		t.Skip("it builds the programs")
 	}
 	bin := t.TempDir()
-	build := exec.Command("go", "build", "-o", bin+"/", "../../cmd/pulsemq", "../../cmd/pulsebench")
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
+	if err := process.Build(bin, "pulsemq", "pulsebench"); err != nil {
+		t.Fatal(err)
 	}
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)

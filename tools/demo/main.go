@@ -52,14 +52,14 @@ func demo(ctx context.Context, out io.Writer, bin string, messages int) (err err
 			err = errors.Join(err, removeErr)
 		}
 	}()
-	b, err := startBroker(ctx, filepath.Join(bin, "pulsemq"), filepath.Join(folder, "data"))
+	b, err := startBroker(ctx, filepath.Join(bin, "pulsemq"), folder)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "A broker runs on %s, with its metrics on http://%s/metrics and its data in %s.\n", b.address, b.admin, b.data)
+	fmt.Fprintf(out, "A broker runs on %s, with its metrics on http://%s/metrics and its data in %s.\n", b.Address, b.Admin, b.data)
 	fmt.Fprintf(out, "Sending it %d messages of %d bytes; each counts once it is synced to disk. Then reading them back.\n\n", messages, messageBytes)
 	moved, moveErr := move(ctx, out, bin, folder, b, messages)
-	stopErr := b.stop()
+	stopErr := b.Terminate()
 	if err := errors.Join(moveErr, stopErr); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ type result struct {
 // move lets pulsebench send and verify, and returns what it found.
 func move(ctx context.Context, out io.Writer, bin, folder string, b *broker, messages int) (*result, error) {
 	file := filepath.Join(folder, "result.json")
-	bench := exec.CommandContext(ctx, filepath.Join(bin, "pulsebench"), "produce", "--brokers", b.address, "--topic", "demo",
+	bench := exec.CommandContext(ctx, filepath.Join(bin, "pulsebench"), "produce", "--brokers", b.Address, "--topic", "demo",
 		"--partitions", strconv.Itoa(partitions), "--durability", "sync", "--record-size", strconv.Itoa(messageBytes),
 		"--records", strconv.Itoa(messages), "--data-dir", b.data, "--json", file)
 	bench.Stdout, bench.Stderr = out, os.Stderr

@@ -32,7 +32,7 @@ var clientMutants = []mutant{
 		File:  "clients/go/queue.go",
 		Find:  "		if now.Before(b.deadline) {\n\t\t\treturn nil\n\t\t}\n\t\treturn q.timeout(b)\n",
 		Put:   "		return nil\n",
-		Tests: []string{"clients/go.TestCloseUnderStalledBroker"},
+		Tests: []string{"clients/go.TestDeliveryTimeout"},
 	},
 	{
 		Name:  "corrupt-is-told",

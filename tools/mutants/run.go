@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -32,9 +33,8 @@ var errBuild = errors.New("does not build")
 
 // buildTests builds the tests of a package, over the source or over a mutant of it.
 func buildTests(ctx context.Context, root, folder, overlay, program string) error {
-	// A build is most of what a mutant costs; it runs a few tests once, so it is neither
-	// optimized nor made for a debugger.
-	arguments := []string{"test", "-c", "-vet=off", "-gcflags=-N -l", "-ldflags=-s -w", "-o", program}
+	// Nobody looks into it with a debugger.
+	arguments := []string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", program}
 	if overlay != "" {
 		arguments = append(arguments, "-overlay", overlay)
 	}
@@ -50,14 +50,16 @@ func buildTests(ctx context.Context, root, folder, overlay, program string) erro
 	return nil
 }
 
-// runTest runs one test of a program that buildTests made.
-func runTest(ctx context.Context, root, program string, t test, limit time.Duration) (outcome, string, error) {
+// runTest runs one test of a program that buildTests made, with a mutant chosen if it
+// has several; 0 is none of them.
+func runTest(ctx context.Context, root, program string, t test, limit time.Duration, chosen int) (outcome, string, error) {
 	pattern := "^" + regexp.QuoteMeta(t.name) + "$"
 	if t.sub != "" {
 		pattern += "/^" + regexp.QuoteMeta(t.sub) + "$"
 	}
-	command := exec.CommandContext(ctx, program, "-test.v", "-test.timeout", limit.String(), "-test.run", pattern)
+	command := exec.CommandContext(ctx, program, "-test.v", "-test.failfast", "-test.timeout", limit.String(), "-test.run", pattern)
 	command.Dir = filepath.Join(root, filepath.FromSlash(t.folder))
+	command.Env = append(os.Environ(), fmt.Sprint(chosenVariable, "=", chosen))
 	// A process that does not even heed its own time limit is killed.
 	command.WaitDelay = time.Second
 	var out bytes.Buffer

@@ -96,7 +96,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// The run itself, with one mutant that a test kills and one that none does.
+// The run itself, with mutants that a test kills, one of them built alone, and one that
+// none does.
 func TestRunKillsAndReportsSurvivors(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds a package three times")
@@ -109,12 +110,16 @@ func TestRunKillsAndReportsSurvivors(t *testing.T) {
 	}
 	survivor := killed
 	survivor.Name, survivor.Tests = "survivor", []string{"tools/mutants.TestJudge"}
-	err := r.run(context.Background(), []mutant{killed, survivor})
-	if err == nil || !strings.Contains(err.Error(), "1 of 2 mutants are not as the table says: survivor") {
+	alone := killed
+	alone.Name, alone.Find, alone.Put = "alone", "passed\n\tfailed\n", "failed\n\tpassed\n"
+	err := r.run(context.Background(), []mutant{killed, survivor, alone})
+	if err == nil || !strings.Contains(err.Error(), "1 of 3 mutants are not as the table says: survivor") {
 		t.Fatalf("got %v; it said\n%s", err, said.String())
 	}
-	if !strings.Contains(said.String(), "killed   killed") || !strings.Contains(said.String(), "SURVIVED survivor") {
-		t.Fatalf("it said\n%s", said.String())
+	for _, want := range []string{"killed   killed", "SURVIVED survivor", "killed   alone", "2 of 3 mutants share 1 programs, 1 are built alone", "2 of 3 mutants killed"} {
+		if !strings.Contains(said.String(), want) {
+			t.Fatalf("it said\n%s\nwant %s", said.String(), want)
+		}
 	}
 }
 

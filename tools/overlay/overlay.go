@@ -56,6 +56,11 @@ func Write(root, folder string, edits []Edit) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return Lay(root, folder, changed)
+}
+
+// Lay is Write for files whose content is known. A file that the source does not have is added to it.
+func Lay(root, folder string, changed map[string][]byte) (string, error) {
 	replace := map[string]string{}
 	for name, source := range changed {
 		to := filepath.Join(folder, strings.ReplaceAll(name, "/", "-"))

@@ -4,7 +4,6 @@ package process
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -80,16 +79,30 @@ func (p *Process) Started(limit time.Duration) error { return p.wait(p.started, 
 func (p *Process) Ready(limit time.Duration) error { return p.wait(p.ready, "ready", limit) }
 
 func (p *Process) wait(reached <-chan struct{}, what string, limit time.Duration) error {
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
 	select {
 	case <-reached:
 		return nil
 	case <-p.exited:
-		return fmt.Errorf("the broker did not start (%v); its log is %s", p.err, p.log)
-	case <-time.After(limit):
+		return fmt.Errorf("the broker did not start (%v); its log %s ends with\n%s", p.err, p.log, p.Said())
+	case <-timeout.C:
 		p.command.Process.Signal(syscall.SIGQUIT) // its goroutines end up in the log
 		<-p.exited
-		return fmt.Errorf("the broker is not %s after %v; its log is %s", what, limit, p.log)
+		return fmt.Errorf("the broker is not %s after %v; its log %s ends with\n%s", what, limit, p.log, p.Said())
 	}
+}
+
+// saidBytesMax is how much of a log is shown when something fails.
+const saidBytesMax = 8 << 10
+
+// Said is the end of the log. A test's folder is gone when somebody reads what it says.
+func (p *Process) Said() string {
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-saidBytesMax):])
 }
 
 // follow copies the log and tells when the broker has started and when it is ready.
@@ -133,6 +146,18 @@ func (p *Process) Alive() error {
 	}
 }
 
+// Build builds programs of this repository, such as "pulsemq", into a folder.
+func Build(folder string, names ...string) error {
+	arguments := []string{"build", "-o", folder + string(os.PathSeparator)}
+	for _, name := range names {
+		arguments = append(arguments, "github.com/pulsemq/pulsemq/cmd/"+name)
+	}
+	if out, err := exec.Command("go", arguments...).CombinedOutput(); err != nil {
+		return fmt.Errorf("go %v: %w\n%s", arguments, err, out)
+	}
+	return nil
+}
+
 // Kill ends the process as a crash does.
 func (p *Process) Kill() error {
 	if err := p.Alive(); err != nil {
@@ -156,14 +181,19 @@ func (p *Process) Terminate() error {
 	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
+	timeout := time.NewTimer(stopWait)
+	defer timeout.Stop()
 	select {
 	case <-p.exited:
-		return p.err
-	case <-time.After(stopWait):
+	case <-timeout.C:
 		p.command.Process.Signal(syscall.SIGQUIT)
 		<-p.exited
-		return errors.New("the broker did not end after SIGTERM")
+		return fmt.Errorf("the broker did not end within %v of SIGTERM; its log %s ends with\n%s", stopWait, p.log, p.Said())
 	}
+	if p.err != nil {
+		return fmt.Errorf("the broker did not end cleanly (%w); its log %s ends with\n%s", p.err, p.log, p.Said())
+	}
+	return nil
 }
 
 // Pause stops the process for a while, without its knowing.
@@ -175,12 +205,19 @@ func (p *Process) Pause(d time.Duration) error {
 	return p.Resume()
 }
 
-// Halt stops the process until Resume, without its knowing.
+// Halt stops the process until Resume, without its knowing. It stands still when Halt returns.
 func (p *Process) Halt() error {
 	if err := p.Alive(); err != nil {
 		return err
 	}
-	return p.command.Process.Signal(syscall.SIGSTOP)
+	if err := p.command.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(p.PID(), &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		return fmt.Errorf("the broker does not stand still after SIGSTOP (%v)", err)
+	}
+	return nil
 }
 
 // Resume lets a halted process go on.

@@ -44,6 +44,7 @@ type entry struct {
 	epoch      int32 // -1: not known yet
 	incident   int   // when it was learned
 	again      bool  // acknowledged once more since it may have been lost: perhaps in a later epoch
+	firm       bool  // was durable before the last incident
 }
 
 // crossing is a consumer that read on from one epoch into a later one.
@@ -108,9 +109,9 @@ func (p *plog) learn(base int64, a *attempt, epoch int32) {
 			case e.epoch == -1:
 				e.epoch = epoch
 			case epoch == -1:
-				e.again = e.again || e.incident != l.incident && base >= p.firmEnd
+				e.again = e.again || e.incident != l.incident && !p.isFirm(e)
 			case epoch == e.epoch:
-			case base < p.firmEnd && !e.again || epoch < e.epoch || e.incident == l.incident && !e.again && !p.topic.shaky():
+			case p.isFirm(e) && !e.again || epoch < e.epoch || e.incident == l.incident && !e.again && !p.topic.shaky():
 				p.fail("%v at %d has epoch %d and had %d", a, base, epoch, e.epoch)
 			default: // lost, sent again, and stored at the same place
 				e.epoch, e.again = epoch, false
@@ -122,7 +123,7 @@ func (p *plog) learn(base int64, a *attempt, epoch int32) {
 			// Another content. That is right only where what was there has been lost.
 			// What a weaker topic lost may have been stored anew by batches of which only later ones are known to be durable.
 			weak := p.topic.wasWeak && p.topic.shaky() && (!e.attempt.acked || e.attempt.durability < proto.DurabilitySync)
-			if base < p.firmEnd && !weak {
+			if p.isFirm(e) && !weak {
 				p.fail("offset %d holds %v and held %v, below %d which is durable", base, a, e.attempt, p.firmEnd)
 				return
 			}
@@ -150,6 +151,22 @@ func (p *plog) learn(base int64, a *attempt, epoch int32) {
 		i = p.find(base)
 	}
 	p.entries = slices.Insert(p.entries, i, &entry{base: base, next: next, attempt: a, epoch: epoch, incident: l.incident})
+}
+
+// isFirm says whether a known content may never be lost. On a weaker topic it may have been lost before what made the
+// offsets below firmEnd durable: then another content is durable at its place, which nobody outside has heard of yet.
+func (p *plog) isFirm(e *entry) bool {
+	return e.base < p.firmEnd && (e.firm || !p.topic.wasWeak || e.incident == p.world.ledger.incident)
+}
+
+// begin begins the time after an end or a fault: what is durable by then stays.
+func (l *ledger) begin() {
+	for _, p := range l.logs {
+		for _, e := range p.entries {
+			e.firm = p.isFirm(e)
+		}
+	}
+	l.incident++
 }
 
 // shown takes batches that a consumer was given, who asked from an offset and has read lastEpoch. It returns where the
@@ -254,14 +271,14 @@ func (p *plog) bounds(logStart, highWatermark int64, then promises) {
 
 // processEnded, powerCut, diskFailed and stoppedClean are what may have lost something, or kept all.
 func (l *ledger) processEnded() {
-	l.incident++
+	l.begin()
 	for _, p := range l.logs {
 		p.highWatermark = max(p.firmEnd, p.writtenEnd)
 	}
 }
 
 func (l *ledger) powerCut() {
-	l.incident++
+	l.begin()
 	for _, p := range l.logs {
 		p.writtenEnd, p.highWatermark = p.firmEnd, p.firmEnd
 	}

@@ -32,6 +32,8 @@ func (w *world) newProducer(l *plog) *producer {
 	p := &producer{
 		world: w, log: l, number: int64(len(w.producers)), idempotent: w.random.IntN(3) > 0, inFlight: 1 + w.random.IntN(5), id: -1,
 		pace: []int64{1e6, 10e6, 60e6}[w.random.IntN(3)],
+		// One of a topic that was made after everything healed would never stop, and could keep the others from being answered.
+		stopped: w.healed,
 	}
 	p.silent = !p.idempotent && w.random.IntN(4) == 0
 	p.peer = w.peer("producer", w.nodes[0])

@@ -1,6 +1,9 @@
 package host
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -23,6 +26,27 @@ func TestUsageOfAProcess(t *testing.T) {
 	}
 }
 
+func TestSettingsOfABroker(t *testing.T) {
+	answers := map[string]string{"/config": `{"broker.shards":"2"}`}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if answers[r.URL.Path] == "" {
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprint(w, answers[r.URL.Path])
+	}))
+	defer server.Close()
+	address := strings.TrimPrefix(server.URL, "http://")
+	settings, err := ReadSettings(t.Context(), address)
+	if err != nil || settings["broker.shards"] != "2" {
+		t.Errorf("%v, %v", settings, err)
+	}
+	delete(answers, "/config")
+	if _, err := ReadSettings(t.Context(), address); err == nil {
+		t.Error("a broker that does not tell has settings")
+	}
+}
+
 func TestPageIsSummedByName(t *testing.T) {
 	page, err := parsePage(strings.NewReader("# HELP a text\n# TYPE a counter\na{shard=\"0\"} 1.5\na{shard=\"1 2\"} 2\nprocess_cpu_seconds_total 1.25\nprocess_resident_memory_bytes 4096\n"))
 	if err != nil || page["a"] != 3.5 || page.Usage() != (Usage{Processor: 1250 * time.Millisecond, Resident: 4096}) {
@@ -30,5 +54,14 @@ func TestPageIsSummedByName(t *testing.T) {
 	}
 	if _, err := parsePage(strings.NewReader("a x\n")); err == nil {
 		t.Error("a page of words is read")
+	}
+}
+
+func TestRoomOfAFolder(t *testing.T) {
+	if n, err := FreeBytes(t.TempDir()); err != nil || n == 0 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if _, err := FreeBytes("/none"); err == nil {
+		t.Error("a folder that is not there has room")
 	}
 }

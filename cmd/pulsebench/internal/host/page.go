@@ -3,6 +3,7 @@ package host
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,8 @@ const (
 	// pageTimeout bounds reading a metrics page, and pageBytesMax its size: with many partitions it has megabytes.
 	pageTimeout  = 10 * time.Second
 	pageBytesMax = 256 << 20
+
+	settingsBytesMax = 1 << 20
 )
 
 // Page is a broker's metrics page: the series without labels, and the sums of those with labels under their name.
@@ -37,6 +40,26 @@ func ReadPage(ctx context.Context, admin string) (Page, error) {
 		return nil, fmt.Errorf("the metrics page of %s: %s", admin, answer.Status)
 	}
 	return parsePage(io.LimitReader(answer.Body, pageBytesMax))
+}
+
+// ReadSettings asks a broker at its admin address for the settings that it runs with, by key.
+func ReadSettings(ctx context.Context, admin string) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/config", nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	settings := make(map[string]string)
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the settings of the broker at %s: %s", admin, answer.Status)
+	}
+	return settings, json.NewDecoder(io.LimitReader(answer.Body, settingsBytesMax)).Decode(&settings)
 }
 
 func parsePage(r io.Reader) (Page, error) {

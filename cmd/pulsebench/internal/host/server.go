@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -63,8 +62,7 @@ func (s *Server) Started() bool { return s.process != nil }
 func (s *Server) Start() error {
 	p, err := process.Start(s.program, filepath.Join(s.folder, "log"), s.arguments...)
 	if err != nil {
-		text, _ := os.ReadFile(filepath.Join(s.folder, "log"))
-		return fmt.Errorf("%w\n%s", err, text[max(len(text)-2000, 0):])
+		return err
 	}
 	s.process, s.Address, s.Admin = p, p.Address, p.Admin
 	return nil

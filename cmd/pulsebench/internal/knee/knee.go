@@ -53,3 +53,19 @@ func (s Search) Find(try func(rate float64) (good bool, err error)) (float64, er
 	}
 	return low, nil
 }
+
+// Confirm goes down from a rate that shorter tries have found, by the same share each time, until one is good at full
+// length. It returns that one, or 0 when none of so many is.
+func Confirm(rate, share float64, triesMax int, try func(rate float64) (good bool, err error)) (float64, error) {
+	if rate <= 0 || share <= 0 || triesMax < 1 {
+		return 0, fmt.Errorf("%d tries from %v in steps of %v: each is more than 0", triesMax, rate, share)
+	}
+	for range triesMax {
+		good, err := try(rate)
+		if good || err != nil {
+			return rate, err
+		}
+		rate /= 1 + share
+	}
+	return 0, nil
+}

@@ -46,3 +46,21 @@ func TestSearchEnds(t *testing.T) {
 		t.Error("a search without a beginning is none")
 	}
 }
+
+func TestShorterTriesAreConfirmed(t *testing.T) {
+	var tried []float64
+	try := func(rate float64) (bool, error) { tried = append(tried, rate); return rate <= 900, nil }
+	if got, err := Confirm(1000, 0.1, 5, try); err != nil || got > 900 || got < 900/1.1 || len(tried) != 3 {
+		t.Errorf("confirmed is %v of %v, %v", got, tried, err)
+	}
+	if got, err := Confirm(100_000, 0.1, 5, try); err != nil || got != 0 {
+		t.Errorf("nothing is good, and confirmed is %v, %v", got, err)
+	}
+	broken := errors.New("broken")
+	if _, err := Confirm(1000, 0.1, 5, func(float64) (bool, error) { return false, broken }); !errors.Is(err, broken) {
+		t.Errorf("a failure: %v", err)
+	}
+	if _, err := Confirm(0, 0.1, 5, nil); err == nil {
+		t.Error("there is nothing to confirm")
+	}
+}

@@ -25,7 +25,7 @@ type Cursor struct {
 	Partition
 	Next int64 // offset of the next record
 	End  int64 // where a fetcher that does not follow stops
-	due  int64 // when the FETCH that is unanswered was sent
+	due  int64 // when the FETCH that is unanswered was due to be sent
 }
 
 // FetcherSpec is what one fetcher does.
@@ -33,21 +33,24 @@ type FetcherSpec struct {
 	Connection
 	Cursors  []*Cursor
 	InFlight int
-	Bytes    int  // that one FETCH asks for; 0 takes the default
-	Follow   bool // go on at the end of the log until told to stop
+	Bytes    int     // that one FETCH asks for; 0 takes the default
+	Follow   bool    // go on at the end of the log until told to stop
+	Rate     float64 // records per second; 0 flat out
 	Reader   *Reader
 }
 
 // Fetcher reads partitions over one connection, several at a time and each with one FETCH. It has one goroutine.
 type Fetcher struct {
-	spec     FetcherSpec
-	tally    *Tally
-	ready    []int // cursors without a FETCH, the next one first
-	inFlight int
-	partial  map[int]bool // cursors whose answer has begun and not ended
-	checked  time.Time
-	payload  int
-	sequence uint64
+	spec      FetcherSpec
+	tally     *Tally
+	ready     []int // cursors without a FETCH, the next one first
+	inFlight  int
+	partial   map[int]bool // cursors whose answer has begun and not ended
+	checked   time.Time
+	payload   int
+	sequence  uint64
+	allowance Allowance
+	heard     int64 // when the last answer came
 }
 
 // NewFetcher makes a fetcher; Run runs it.
@@ -70,18 +73,30 @@ func (f *Fetcher) Tally() *Tally { return f.tally }
 // Run reads until every partition is at its end, or, following, until ctx ends; the error is then that of ctx.
 func (f *Fetcher) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { _ = f.spec.Link.SetReadDeadline(time.Unix(1, 0)) })()
+	f.heard = f.spec.Clock()
+	f.allowance = NewAllowance(f.heard, f.spec.Rate)
 	for {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
-		f.send()
+		wait := f.send()
 		if err := f.spec.Link.Flush(); err != nil {
 			return err
 		}
 		if f.inFlight == 0 {
-			return nil
+			if wait == 0 {
+				return nil
+			}
+			time.Sleep(min(wait, time.Duration(paceSleepMax)))
+			continue
 		}
-		if time.Since(f.checked) > silenceCheck {
+		if wait > 0 {
+			// The next request is due before an answer may come.
+			f.checked = time.Time{}
+			if err := f.spec.Link.SetReadDeadline(time.Now().Add(wait)); err != nil {
+				return err
+			}
+		} else if time.Since(f.checked) > silenceCheck {
 			f.checked = time.Now()
 			if err := f.spec.Link.SetReadDeadline(f.checked.Add(silenceMax)); err != nil {
 				return err
@@ -92,6 +107,11 @@ func (f *Fetcher) Run(ctx context.Context) error {
 			switch {
 			case ctx.Err() != nil:
 				return context.Cause(ctx)
+			case errors.Is(err, os.ErrDeadlineExceeded) && wait > 0:
+				if silence := f.spec.Clock() - f.heard; silence < int64(silenceMax) {
+					continue
+				}
+				fallthrough
 			case errors.Is(err, os.ErrDeadlineExceeded):
 				return fmt.Errorf("%d FETCH requests have had no answer for %v", f.inFlight, silenceMax)
 			}
@@ -112,10 +132,16 @@ func (f *Fetcher) Run(ctx context.Context) error {
 	}
 }
 
-// send asks for as many partitions as are ready and have room. A fetcher that follows asks for all: one that is not
-// asked for would not be read while the others wait at the broker.
-func (f *Fetcher) send() {
+// send asks for as many partitions as are ready, due and have room, and returns how long it is until the next one is due
+// when that is all that it waits for. A fetcher that follows asks for all: one that is not asked for would not be read
+// while the others wait at the broker.
+func (f *Fetcher) send() (wait time.Duration) {
 	for len(f.ready) > 0 && (f.spec.Follow || f.inFlight < f.spec.InFlight) && f.spec.Link.Admits(f.payload) {
+		now := f.spec.Clock()
+		due := f.allowance.Due(now, f.tally, f.inFlight)
+		if due > now {
+			return time.Duration(due - now)
+		}
 		index := f.ready[0]
 		f.ready = f.ready[:copy(f.ready, f.ready[1:])]
 		c := f.spec.Cursors[index]
@@ -130,8 +156,9 @@ func (f *Fetcher) send() {
 		f.spec.Link.SetOut(request.AppendTo(out))
 		f.spec.Link.Take(f.payload)
 		f.inFlight++
-		c.due = f.spec.Clock()
+		c.due = due
 	}
+	return 0
 }
 
 // handle takes one frame of an answer.
@@ -153,6 +180,7 @@ func (f *Fetcher) handle(ctx context.Context, frame *link.Frame) error {
 		return err
 	}
 	now := f.spec.Clock()
+	f.heard = now
 	records, batches, err := f.spec.Reader.Read(c, answer.Batches, now)
 	if err != nil {
 		return fmt.Errorf("partition %d: %w", c.Number, err)

@@ -41,8 +41,9 @@ type ReadingSpec struct {
 	Account     Account
 	Template    *payload.Template
 	Filler      []byte
-	EndToEnd    bool // measure from the time in each mark
-	Hidden      bool // what was sent may not be shown yet: it is still on its way, or was acknowledged before it is written
+	Rate        float64 // records per second over all connections that a reading asks for that does not follow; 0 flat out
+	EndToEnd    bool    // measure from the time in each mark
+	Hidden      bool    // what was sent may not be shown yet: it is still on its way, or was acknowledged before it is written
 	Clock       Clock
 }
 
@@ -75,6 +76,7 @@ func OpenReading(ctx context.Context, spec ReadingSpec) (*Reading, error) {
 		r.fetchers = append(r.fetchers, NewFetcher(FetcherSpec{
 			Connection: Connection{Link: l, TopicID: spec.Topic.ID, Share: share, Clock: spec.Clock},
 			Cursors:    cursors, InFlight: spec.InFlight, Bytes: spec.Bytes, Follow: spec.Follow, Reader: reader,
+			Rate: spec.Rate / float64(len(shares)),
 		}))
 	}
 	return r, nil

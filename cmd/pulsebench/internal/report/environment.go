@@ -26,6 +26,22 @@ type Environment struct {
 	Command    string    `json:"command"` // repeats the run
 }
 
+// Public is the environment as a page may show it that others read: without what names this machine, its folders and
+// its addresses. command stands for the arguments, which name them too.
+func (e Environment) Public(command string) Environment {
+	e.FileSystem, _, _ = strings.Cut(e.FileSystem, " on ")
+	e.DataFolder, e.Command = "", command
+	e.Broker.Addresses, e.Broker.ClusterID = "", ""
+	settings := make(map[string]string)
+	for key, value := range e.Broker.Settings {
+		if key != "storage.data-dir" && !strings.HasSuffix(key, "host") && !strings.HasSuffix(key, "port") {
+			settings[key] = value
+		}
+	}
+	e.Broker.Settings = settings
+	return e
+}
+
 // Broker is what the broker says of itself.
 type Broker struct {
 	Addresses      string            `json:"addresses"`
@@ -37,6 +53,7 @@ type Broker struct {
 	WindowRequests uint32            `json:"window_requests"`
 	TopicConfig    map[string]string `json:"topic_config"`               // every setting in force
 	TopicConfigSet []string          `json:"topic_config_set,omitempty"` // the settings that are the topic's own
+	Settings       map[string]string `json:"settings,omitempty"`         // the broker's own, by key, where its metrics port is known
 }
 
 // NewEnvironment looks at this machine. dataFolder is the broker's, when it is on this machine; else it is empty.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 )
 
 // Figure is one measured quantity of several runs.
@@ -59,15 +60,22 @@ func NewFigure(what, unit string, values []float64, floor *Bound) Figure {
 	return f
 }
 
-// String is a bound as it stands in a table.
-func (b *Bound) text(unit string) string {
+// Text is a bound as it stands in a table; empty without one.
+func (b *Bound) Text(unit string) string {
+	word, value := "at most", 0.0
 	switch {
 	case b == nil:
 		return ""
 	case b.Least != nil:
-		return "at least " + amount(*b.Least, unit)
+		word, value = "at least", *b.Least
+	default:
+		value = *b.Most
 	}
-	return "at most " + amount(*b.Most, unit)
+	text := strconv.FormatFloat(value, 'f', -1, 64)
+	if value >= 1000 {
+		text = grouped(int64(math.Round(value)))
+	}
+	return word + " " + text + " " + unit
 }
 
 // amount writes a value with as many digits as its unit deserves.
@@ -109,7 +117,7 @@ func (f *Figure) verdict() string {
 	case f.Held == nil:
 		return ""
 	case *f.Held:
-		return "yes"
+		return "met"
 	}
-	return "no"
+	return "not met"
 }

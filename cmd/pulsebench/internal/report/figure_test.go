@@ -15,10 +15,10 @@ func TestFigureIsAMedianHeldAgainstAFloor(t *testing.T) {
 		median, low, top float64
 		held             string
 	}{
-		{[]float64{3, 1, 2}, AtLeast(2), 2, 1, 3, "yes"},
-		{[]float64{3, 1, 2}, AtLeast(2.5), 2, 1, 3, "no"},
-		{[]float64{4, 1, 2, 3}, AtMost(2.5), 2.5, 1, 4, "yes"},
-		{[]float64{4, 1, 2, 3}, AtMost(2.4), 2.5, 1, 4, "no"},
+		{[]float64{3, 1, 2}, AtLeast(2), 2, 1, 3, "met"},
+		{[]float64{3, 1, 2}, AtLeast(2.5), 2, 1, 3, "not met"},
+		{[]float64{4, 1, 2, 3}, AtMost(2.5), 2.5, 1, 4, "met"},
+		{[]float64{4, 1, 2, 3}, AtMost(2.4), 2.5, 1, 4, "not met"},
 		{[]float64{7}, nil, 7, 7, 7, ""},
 		{nil, AtLeast(1), 0, 0, 0, ""},
 	} {
@@ -39,7 +39,7 @@ func TestComparisonIsWrittenThreeWays(t *testing.T) {
 	if err := c.WriteTable(&table); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.WriteMarkdown(&page, "shares.svg"); err != nil {
+	if err := c.WriteMarkdown(&page, Picture{Name: "shares.svg", Of: "shares"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.WriteJSON(&text); err != nil {
@@ -50,7 +50,7 @@ func TestComparisonIsWrittenThreeWays(t *testing.T) {
 			t.Errorf("%q is not in\n%s\n%s", want, table.String(), page.String())
 		}
 	}
-	for _, want := range []string{"a processor, 2 cores", "![shares](shares.svg)", "    bin/pulsebench produce", "| batches | broker |", "| at least 0.40 | yes |"} {
+	for _, want := range []string{"a processor, 2 cores", "![shares](shares.svg)", "\nbin/pulsebench produce\n", "| `batch` | batches | broker | at least 3,500,000 records/s | 3,000,000 records/s |", "| 0.50 x | not met |", "| at least 0.4 x | 0.50 x |", "| `restart` | a restart | not measured"} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("%q is not in\n%s", want, page.String())
 		}
@@ -67,23 +67,24 @@ func TestStepsAreJudged(t *testing.T) {
 	}
 	s := Sweep{AchievedMin: 0.99, P99Max: 20, StepSeconds: 10}
 	for _, c := range []struct {
-		offered float64
-		result  *Result
-		good    bool
-		why     string
+		offered, seconds float64
+		result           *Result
+		good             bool
+		why              string
 	}{
-		{1000, result(10_000, 9.99, 5), true, ""},
-		{2000, result(19_900, 10.01, 19.9), true, ""},
-		{4000, result(39_000, 10, 5), false, "97.5 %"},
-		{4000, result(40_000, 11, 5), false, "90.9 %"}, // all of it, but late
-		{3000, result(30_000, 10, 20), false, "p99"},
-		{1500, result(15_000, 10, 3), true, ""},
+		{1000, 10, result(10_000, 9.99, 5), true, ""},
+		{2000, 10, result(19_900, 10.01, 19.9), true, ""},
+		{4000, 10, result(39_000, 10, 5), false, "97.5 %"},
+		{4000, 10, result(40_000, 11, 5), false, "90.9 %"}, // all of it, but late
+		{3000, 10, result(30_000, 10, 20), false, "p99"},
+		{1500, 10, result(15_000, 10, 3), true, ""},
+		{2500, 2, result(5_000, 2, 3), true, ""}, // good, but not for long enough to be the knee
 	} {
-		if step := s.Judge(c.offered, c.result); step.Good != c.good || !strings.Contains(step.Why, c.why) {
+		if step := s.Judge(c.offered, c.seconds, c.result); step.Good != c.good || !strings.Contains(step.Why, c.why) {
 			t.Errorf("%v offered: %+v", c.offered, step)
 		}
 	}
-	if s.Knee != 2000 || len(s.Steps) != 6 {
+	if s.Knee != 2000 || len(s.Steps) != 7 {
 		t.Errorf("the knee is %v of %d steps", s.Knee, len(s.Steps))
 	}
 	var table bytes.Buffer

@@ -25,6 +25,9 @@ func (r *Result) WriteTable(w io.Writer) error {
 	}
 	row("records", "%s%s in %.2f s", grouped(r.Records), size, r.Seconds)
 	row("processor time", "%.2f s of pulsebench itself, %.0f %% of a core", r.CPUSeconds, 100*r.CPUSeconds/max(r.Seconds, 1e-9))
+	if r.BrokerCPUSeconds > 0 {
+		row("", "%.2f s of the broker, %.0f %% of a core", r.BrokerCPUSeconds, 100*r.BrokerCPUSeconds/max(r.Seconds, 1e-9))
+	}
 	r.latencyRow(row, load.LatencyOf, r.Latency)
 	if r.ProduceLatency != nil {
 		r.latencyRow(row, "from the time a batch was due to its acknowledgement", r.ProduceLatency)
@@ -53,6 +56,13 @@ func (r *Result) WriteTable(w io.Writer) error {
 	}
 	row("broker", "%s at %s", or(env.Broker.Version), env.Broker.Addresses)
 	row("topic's own settings", "%s", orNone(strings.Join(env.Broker.TopicConfigSet, " ")))
+	if len(env.Broker.Settings) > 0 {
+		var some []string
+		for _, key := range settingsShown {
+			some = append(some, key+"="+env.Broker.Settings[key])
+		}
+		row("broker's settings", "%s", strings.Join(some, " "))
+	}
 	row("window", "%s and %s requests for each connection", bytesText(float64(env.Broker.WindowBytes)), grouped(int64(env.Broker.WindowRequests)))
 	row("processor", "%s, %d cores", or(env.CPUModel), env.Cores)
 	row("memory", "%s", bytesText(float64(env.Memory)))
@@ -62,6 +72,9 @@ func (r *Result) WriteTable(w io.Writer) error {
 	row("again", "%s", env.Command)
 	return t.Flush()
 }
+
+// settingsShown are those of the broker's settings that a person wants to see with a figure; its JSON has all of them.
+var settingsShown = []string{"broker.shards", "broker.reactors", "memory.limit", "storage.journal-size", "storage.tail-cache", "storage.disk"}
 
 func (r *Result) latencyRow(row func(string, string, ...any), of string, l *Latency) {
 	if l == nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	pulsemq "github.com/pulsemq/pulsemq/clients/go"
@@ -22,6 +23,7 @@ type ConsumersSpec struct {
 	Consumers int
 	From      []int64 // by partition; it says how many partitions there are
 	Follow    bool    // go on at the end of the log until told to stop
+	Rate      float64 // records per second over all consumers; 0 flat out
 	Records   int64   // stop after about so many; 0 reads to the end
 	Account   load.Account
 	Filler    []byte // what follows the mark in each record of the run; nil when it is not known
@@ -102,8 +104,17 @@ func (c *Consumers) Run(ctx context.Context) error {
 }
 
 func (c *Consumers) poll(ctx context.Context, one *consumer) error {
+	allowance := load.NewAllowance(c.spec.Clock(), c.spec.Rate/float64(len(c.consumers)))
 	for c.spec.Records == 0 || c.read.Load() < c.spec.Records {
-		asked := c.spec.Clock()
+		now := c.spec.Clock()
+		asked := allowance.Due(now, one.tally, 0)
+		if wait := time.Duration(asked - now); wait > 0 {
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-time.After(wait):
+			}
+		}
 		records, err := one.consumer.Poll(ctx)
 		if err != nil {
 			var partition *pulsemq.PartitionError
@@ -114,7 +125,7 @@ func (c *Consumers) poll(ctx context.Context, one *consumer) error {
 			}
 			return err
 		}
-		now := c.spec.Clock()
+		now = c.spec.Clock()
 		for i := range records {
 			c.record(one, &records[i], now)
 		}
