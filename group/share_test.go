@@ -140,7 +140,7 @@ func TestStaticMemberReturns(t *testing.T) {
 	settle(t, g)
 	epoch, before, owner := g.Epoch, holders(g), m.Epoch
 	g.Leave(m, true, 1, 0)
-	m = join("second")
+	join("second")
 	after := holders(g)
 	for i, id := range before {
 		if id == "first" {

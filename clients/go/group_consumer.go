@@ -381,8 +381,8 @@ func sortGroupPartitions(all []GroupPartition) {
 	})
 }
 
-// Close gives the partitions up, commits what was processed, and leaves the group, so that others go on at once. What the
-// last Poll returned counts as processed only after Commit or another Poll. It waits for the broker until ctx ends; a
+// Close gives the partitions up, commits what was processed unless that is left to Commit, and leaves the group, so that
+// others go on at once. What the last Poll returned counts as processed only after Commit or another Poll. It waits for the broker until ctx ends; a
 // static member keeps its place for its session time-out.
 func (g *GroupConsumer) Close(ctx context.Context) error {
 	g.mu.Lock()
@@ -406,7 +406,9 @@ func (g *GroupConsumer) Close(ctx context.Context) error {
 		g.mu.Unlock()
 		g.stopReading(keys)
 		g.call(g.config.revoked, g.places(keys))
-		err = g.commit(ctx, nil)
+		if g.config.commit > 0 {
+			err = g.commit(ctx, nil)
+		}
 		_, left := askCoordinator[proto.LeaveGroupResponse](ctx, g.client, g.group, &proto.LeaveGroupRequest{
 			Group: g.group, MemberID: member, InstanceID: g.config.instance, MemberEpoch: epoch, Returning: g.config.instance != "",
 		})

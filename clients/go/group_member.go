@@ -243,9 +243,11 @@ func (g *GroupConsumer) giveUp(ctx context.Context, keys []partKey) {
 	}
 	g.stopReading(keys)
 	g.call(g.config.revoked, g.places(keys))
-	bound, cancel := context.WithTimeout(ctx, g.config.rebalance/4)
-	_ = g.commit(bound, keys)
-	cancel()
+	if g.config.commit > 0 {
+		bound, cancel := context.WithTimeout(ctx, g.config.rebalance/4)
+		_ = g.commit(bound, keys) // else what is not committed is processed again
+		cancel()
+	}
 	g.forget(keys)
 }
 

@@ -68,8 +68,11 @@ func GroupRebalanceTimeout(d time.Duration) GroupOption {
 func GroupMaxPoll(d time.Duration) GroupOption { return func(c *groupConfig) { c.maxPoll = d } }
 
 // GroupAutoCommit is how often what has been processed is committed; every second by default. A record counts as
-// processed when the next Poll, or the next step of the loop over Records, asks for more. 0 leaves it to Commit.
-func GroupAutoCommit(every time.Duration) GroupOption { return func(c *groupConfig) { c.commit = every } }
+// processed when the next Poll, or the next step of the loop over Records, asks for more. 0 leaves it to Commit,
+// also when partitions are given up: OnRevoked is the place to commit what was processed of them.
+func GroupAutoCommit(every time.Duration) GroupOption {
+	return func(c *groupConfig) { c.commit = every }
+}
 
 // GroupStart is where the group begins in a partition that it has never committed to; StartEarliest by default. It may
 // be a time.
