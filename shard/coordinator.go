@@ -140,7 +140,7 @@ func (c *coordinator) changed(e *coordinated) {
 	}
 	if settled := e.Settled(); settled && e.movingSince != 0 {
 		m.stats.Rebalances++
-		m.stats.Rebalance.record(m.now - e.movingSince)
+		m.stats.RebalanceNanos += m.now - e.movingSince
 		e.movingSince = 0
 	} else if !settled && e.movingSince == 0 {
 		e.movingSince = max(1, m.now)

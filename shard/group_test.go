@@ -372,3 +372,50 @@ func TestManyGroupsLiveAndDie(t *testing.T) {
 		t.Fatalf("a group of an old name begins at %+v, under epoch %d", s, a.MemberEpoch)
 	}
 }
+
+// A commit behind a write that fails is lost with it, said to be lost, and can be sent again.
+func TestCommitBehindAFailedWrite(t *testing.T) {
+	for _, durability := range []string{"sync", "batch"} {
+		t.Run(durability, func(t *testing.T) {
+			n := newNode(t, 1)
+			id := n.create("t", 1, "durability", durability).Partitions[0].ID
+			big := 200 << 10 // goes straight to its segment
+			n.one(n.produceRequest(id, batchSpec{records: 2, value: 5, producer: -1}))
+			n.mustCursor(id, mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: 1, Offset: 1})
+			n.clock.advance(time.Second)
+			n.settle()
+			fault := n.disks[0].folder.fs.Inject(&mem.Fault{Kind: core.DiskSync, Path: "topics/*", Count: 1})
+			produce := n.produceRequest(id, batchSpec{records: 1, value: big, producer: -1})
+			n.send(&produce)
+			commit := mail.Request{Kind: mail.RequestCursor, Partition: id, LeaderEpoch: -1, Body: &mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: 2, Offset: 2}}
+			n.send(&commit)
+			for range 5 {
+				n.settle()
+				n.clock.advance(time.Second)
+			}
+			if fault.Hits() == 0 {
+				t.Skip("the engine did not sync a segment for this write")
+			}
+			failed := false
+			for _, a := range n.answers() {
+				failed = failed || a.ID == commit.ID && a.Err != nil && a.Err.Code == proto.CodeStorageError
+			}
+			if durability == "sync" && !failed {
+				t.Error("the commit was acknowledged with the write before it lost")
+			}
+			want := int64(1)
+			p := n.machines[0].partitions[id]
+			if p.log.EndOffset() > 2 {
+				want = 2 // nothing was lost
+			}
+			if s := n.mustCursor(id, mail.Cursor{Group: "g"}); s.Offset != want || s.Owner != want {
+				t.Errorf("the table holds %+v, want offset and owner %d", s, want)
+			}
+			n.mustCursor(id, mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: 2, Offset: 2})
+			n.crash(1, mem.CrashOptions{Data: mem.FateDrop, Entries: mem.FateDrop, InFlight: mem.FateDrop})
+			if s := n.mustCursor(id, mail.Cursor{Group: "g"}); durability == "sync" && s.Offset != 2 {
+				t.Errorf("after the power cut: %+v", s)
+			}
+		})
+	}
+}

@@ -22,10 +22,10 @@ type Stats struct {
 	Starved    uint64 // times that an answer waited for memory
 	Internal   uint64 // answers INTERNAL: bugs
 
-	Commits      uint64    // of offsets, that took effect or were repetitions
-	CursorFrames uint64    // that they took
-	Rebalances   uint64    // of groups, that ended
-	Rebalance    Histogram // how long each took
+	Commits        uint64 // of offsets, that took effect or were repetitions
+	CursorFrames   uint64 // that they took
+	Rebalances     uint64 // of groups, that ended
+	RebalanceNanos int64  // how long they took together
 
 	// Failed counts answers by error code.
 	Failed map[proto.Code]uint64
@@ -63,7 +63,6 @@ func (h Histogram) copied() Histogram {
 func (s *Stats) init() {
 	s.Failed = make(map[proto.Code]uint64)
 	s.Ring, s.Write, s.Sync, s.Total = newHistogram(), newHistogram(), newHistogram(), newHistogram()
-	s.Rebalance = newHistogram()
 }
 
 // stage is the histogram of a durability.
@@ -111,6 +110,8 @@ type Snapshot struct {
 	Store      segment.Stats
 	Partitions []PartitionSnapshot // in the order of ids
 
+	Groups, GroupMembers, GroupsMoving int // that this shard coordinates
+
 	MemoryPending, MemoryParcels, MemoryLimit int64
 	Connections                               int // with something waiting here
 	Waiters                                   int
@@ -129,10 +130,18 @@ func (m *Machine) Snapshot() *Snapshot {
 		s.Failed[code] = n
 	}
 	s.Ring, s.Write, s.Sync, s.Total = s.Ring.copied(), s.Write.copied(), s.Sync.copied(), s.Total.copied()
-	s.Rebalance = s.Rebalance.copied()
 	s.Partitions = make([]PartitionSnapshot, 0, len(m.partitions))
 	for _, p := range m.partitionsSorted() {
 		s.Partitions = append(s.Partitions, p.snapshot(m.now))
+		if c := p.coordinator; c != nil {
+			s.Groups += len(c.byName)
+			for _, e := range c.byName { // sums alone: no order shows
+				s.GroupMembers += len(e.Members)
+				if e.movingSince != 0 {
+					s.GroupsMoving++
+				}
+			}
+		}
 	}
 	return s
 }
