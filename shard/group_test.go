@@ -419,3 +419,18 @@ func TestCommitBehindAFailedWrite(t *testing.T) {
 		})
 	}
 }
+
+// Who takes a partition over is answered when that survives a power cut, in a topic of any durability.
+func TestTakeOverIsDurableBeforeItIsAnswered(t *testing.T) {
+	for _, durability := range []string{"sync", "batch", "none"} {
+		n := newNode(t, 1)
+		id := n.create("t", 1, "durability", durability, "flush.ms", "60000").Partitions[0].ID
+		n.one(n.produceRequest(id, batchSpec{records: 2, value: 5, producer: -1}))
+		n.mustCursor(id, mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: 1, Offset: 1})
+		n.mustCursor(id, mail.Cursor{Deed: mail.CursorOwn, Group: "g", Owner: 7})
+		n.crash(1, mem.CrashOptions{Data: mem.FateDrop, Entries: mem.FateDrop, InFlight: mem.FateDrop})
+		if s := n.mustCursor(id, mail.Cursor{Group: "g"}); s.Owner != 7 || s.Offset != 1 {
+			t.Errorf("%s: after the power cut the table holds %+v", durability, s)
+		}
+	}
+}
