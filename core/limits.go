@@ -34,6 +34,11 @@ const (
 	// and may go straight to its segment.
 	DirectWriteBytesMin = 64 << 10
 
+	// CombineBytesMin is from which size on combining two checksums is cheaper than
+	// running over bytes that were just copied and still lie in the cache. The checksum
+	// of a smaller batch's records is not handed on.
+	CombineBytesMin = 4 << 10
+
 	// JournalGroupBytesMax bounds one journal group with its header.
 	JournalGroupBytesMax = 1 << 20
 

@@ -4,7 +4,8 @@ import "unsafe"
 
 // Slab is a block of payload memory, 4 KiB aligned and outside the Go heap in
 // the broker. It travels from a reactor to a shard and home again. References
-// are counted on the shard's thread alone, so the count needs no atomics.
+// are counted by the thread that has it, the reactor's until it is handed over
+// and the shard's from then on, so the count needs no atomics.
 type Slab struct {
 	// Bytes is the whole block; its length is the size class.
 	Bytes []byte

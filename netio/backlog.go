@@ -20,12 +20,16 @@ const (
 // send passes a request to a shard, or returns false when the ring and the
 // backlog are full; the caller answers OVERLOADED and nothing was taken.
 func (r *Reactor) send(shard core.ShardID, request *mail.Request) bool {
-	backlog := &r.backlogs[shard]
-	if backlog.Len() >= backlogRequestsMax {
+	if !r.admits(shard) {
 		return false
 	}
 	r.must(shard, request)
 	return true
+}
+
+// admits says whether send would take a request.
+func (r *Reactor) admits(shard core.ShardID) bool {
+	return r.backlogs[shard].Len() < backlogRequestsMax
 }
 
 // must passes a request that cannot be refused: something given back, something

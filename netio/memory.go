@@ -32,7 +32,7 @@ type trimmer interface {
 }
 
 const (
-	trimIdle         = int64(10e9)
+	trimIdle         = int64(60e9)
 	trimBytesPerTick = 32 << 20
 )
 

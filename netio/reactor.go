@@ -34,6 +34,10 @@ type Reactor struct {
 	blocked []*Session // whose output did not all fit the socket
 	starved []*scatter // that found every way full and wait for the next turn
 
+	packs   []pack // by shard, of the current event
+	packing bool   // one of packs has a slab
+	request mail.Request
+
 	scatterResults int // of all requests that are being gathered
 
 	flushing bool // inside Flush
@@ -43,7 +47,6 @@ type Reactor struct {
 	batchesSeen uint64 // at the last tick
 	idleSince   int64  // no batch has come since
 
-	batch   [64]mail.Answer
 	slices  [core.AnswerSlicesMax][]byte
 	buffers [][]byte // spare output and input buffers
 	ids     []uint64 // of one session's subscriptions, while they are gone through
@@ -82,6 +85,7 @@ func NewReactor(o ReactorOptions) *Reactor {
 		links:       o.Links,
 		backlogs:    make([]core.Queue[mail.Request], len(o.Links)),
 		unpublished: make([]bool, len(o.Links)),
+		packs:       make([]pack, len(o.Links)),
 		windows:     windowBudget{total: o.Settings.WindowBudgetBytes},
 	}
 	r.stats.init()

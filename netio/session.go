@@ -89,6 +89,7 @@ func (s *Session) Receive(b []byte) {
 	s.pinged = false
 	s.reactor.stats.BytesReceived += uint64(len(b))
 	s.parse(b)
+	s.reactor.endPacks()
 }
 
 // Lost is called once when the connection is gone, whoever closed it.

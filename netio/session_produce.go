@@ -50,8 +50,13 @@ func (s *Session) parseProduce(b []byte) []byte {
 		switch {
 		case err == nil:
 			in.left -= n
+			if b = b[n:]; len(b) >= in.left && packable(b[:in.left]) {
+				batch, rest := b[:in.left], b[in.left:]
+				s.takeBatch(head, batch, len(b))
+				return rest
+			}
 			s.beginBatch(head)
-			return b[n:]
+			return b
 		case !headShort(err) || len(b) >= min(in.left, produceHeadBytesMax):
 			s.refuse(in.header.RequestID, proto.AsError(err))
 			s.skip()
@@ -99,16 +104,7 @@ func headShort(err error) bool {
 func (s *Session) beginBatch(head *proto.ProduceRequest) {
 	in, r := &s.in, s.reactor
 	id, size := in.header.RequestID, in.left
-	topic, partition, e := r.partition(head.TopicID, head.Partition)
-	switch {
-	case !head.Acks.Valid():
-		e = proto.CodeInvalidRequest.Errorf("acks %d: 0 (none) and 1 (durable) are allowed", uint8(head.Acks))
-	case e != nil:
-	case size < proto.BatchHeaderBytes:
-		e = proto.CodeCorruptBatch.Errorf("%d bytes are no record batch: its header alone has %d", size, proto.BatchHeaderBytes)
-	case size > min(int(topic.Config.MessageBytesMax), core.BatchBytesMax):
-		e = batchTooLarge(size, min(int(topic.Config.MessageBytesMax), core.BatchBytesMax))
-	}
+	partition, e := r.destination(head, size)
 	if e != nil {
 		s.refuse(id, e)
 		s.skip()
@@ -117,11 +113,7 @@ func (s *Session) beginBatch(head *proto.ProduceRequest) {
 	shard := r.shard(partition.ID)
 	slab := r.links[shard].Arena.Get(core.BatchRoomBytes + size)
 	if slab == nil {
-		r.stats.SlabsRefused++
-		if link := r.links[shard]; !link.Starved.Swap(true) {
-			link.Shard.Kick()
-		}
-		s.refuse(id, errOverloaded)
+		s.refuseSlab(shard)
 		s.skip()
 		return
 	}
@@ -143,6 +135,31 @@ func (s *Session) beginBatch(head *proto.ProduceRequest) {
 		},
 	}
 	in.phase = phaseBatch
+}
+
+// destination is the partition that a batch of some bytes goes to, if it may go there.
+func (r *Reactor) destination(head *proto.ProduceRequest, size int) (*core.TopicPartition, *proto.Error) {
+	topic, partition, e := r.partition(head.TopicID, head.Partition)
+	switch {
+	case !head.Acks.Valid():
+		e = proto.CodeInvalidRequest.Errorf("acks %d: 0 (none) and 1 (durable) are allowed", uint8(head.Acks))
+	case e != nil:
+	case size < proto.BatchHeaderBytes:
+		e = proto.CodeCorruptBatch.Errorf("%d bytes are no record batch: its header alone has %d", size, proto.BatchHeaderBytes)
+	case size > min(int(topic.Config.MessageBytesMax), core.BatchBytesMax):
+		e = batchTooLarge(size, min(int(topic.Config.MessageBytesMax), core.BatchBytesMax))
+	}
+	return partition, e
+}
+
+// refuseSlab refuses a batch for which there is no memory, and has the shard give some up.
+func (s *Session) refuseSlab(shard core.ShardID) {
+	r := s.reactor
+	r.stats.SlabsRefused++
+	if link := r.links[shard]; !link.Starved.Swap(true) {
+		link.Shard.Kick()
+	}
+	s.refuse(s.in.header.RequestID, errOverloaded)
 }
 
 // wait is how long a request may take, in nanoseconds.
@@ -229,24 +246,28 @@ func (s *Session) endBatch(b proto.Batch) {
 		s.refuseBatch(proto.AsError(err))
 		return
 	}
-	id := batch.request.ID
-	records := uint64(b.Count())
 	batch.request.RecordsCRC = batch.recordsCRC
-	batch.request.Received = r.now
-	acks := proto.Acks(batch.request.Acks)
-	if !s.send(batch.shard, &batch.request) {
+	if !r.admits(batch.shard) {
 		s.refuseBatch(errOverloaded)
 		return
 	}
-	r.stats.RecordsReceived += records
-	r.stats.BatchesReceived++
-	r.stats.BatchBytesReceived += uint64(batch.size)
+	s.sendBatch(batch.shard, &batch.request, b)
 	// The slab is the shard's now.
 	batch.slab = nil
 	batch.request = mail.Request{}
-	if acks == proto.AcksNone {
+}
+
+// sendBatch passes a verified batch to its shard, which admits it.
+func (s *Session) sendBatch(shard core.ShardID, q *mail.Request, b proto.Batch) {
+	r := s.reactor
+	q.Received = r.now
+	r.stats.RecordsReceived += uint64(b.Count())
+	r.stats.BatchesReceived++
+	r.stats.BatchBytesReceived += uint64(len(b))
+	core.Assert(s.send(shard, q), "a request that was admitted has room")
+	if proto.Acks(q.Acks) == proto.AcksNone {
 		// Nobody waits for it any more; a refusal by the shard still finds the connection.
-		s.settle(id)
+		s.settle(q.ID)
 	}
 }
 

@@ -10,6 +10,9 @@ const (
 	// sockets are read between turns.
 	answersPerTurn = 1024
 
+	// answersPerBatch is after how many answers their room goes back to the shard.
+	answersPerBatch = 64
+
 	// roomWait is after how many nanoseconds the reactor looks again whether there is
 	// room in a ring or a socket has taken its output; a socket is looked at less and
 	// less often, down to roomWait << roomWaitShiftMax.
@@ -61,19 +64,21 @@ func (r *Reactor) Flush() (wait int64) {
 func (r *Reactor) Turn() (wait int64) {
 	r.begin()
 	for shard, link := range r.links {
-		for taken := 0; ; {
-			n := link.Answers.PopBatch(r.batch[:])
-			for i := range r.batch[:n] {
-				r.deliver(core.ShardID(shard), &r.batch[i])
-			}
-			clear(r.batch[:n])
-			if n < len(r.batch) {
+		taken := 0
+		for ; taken < answersPerTurn; taken++ {
+			a := link.Answers.Peek()
+			if a == nil {
 				break
 			}
-			if taken += n; taken >= answersPerTurn {
-				link.Reactor.Kick() // the rest has the next turn
-				break
+			r.deliver(core.ShardID(shard), a)
+			link.Answers.Drop()
+			if taken%answersPerBatch == answersPerBatch-1 {
+				link.Answers.Free()
 			}
+		}
+		link.Answers.Free()
+		if taken == answersPerTurn {
+			link.Reactor.Kick() // the rest has the next turn
 		}
 	}
 	r.unblock()

@@ -105,6 +105,35 @@ func (r *SPSC[T]) Pop() (T, bool) {
 	return value, true
 }
 
+// Peek shows the oldest value where it lies, nil when there is none. It is the
+// consumer's until Drop. Consumer only.
+func (r *SPSC[T]) Peek() *T {
+	if r.headNext == r.tailSeen {
+		r.tailSeen = r.tail.Load()
+		if r.headNext == r.tailSeen {
+			return nil
+		}
+	}
+	return &r.slots[r.headNext&r.mask]
+}
+
+// Drop clears the value that Peek shows and goes on to the next. The producer gets
+// the room with Free; until then Len counts what was dropped. Consumer only.
+func (r *SPSC[T]) Drop() {
+	core.Assert(r.headNext != r.tailSeen, "what is dropped was shown")
+	var zero T
+	r.slots[r.headNext&r.mask] = zero
+	r.headNext++
+}
+
+// Free gives the room of all that was dropped to the producer, with one store.
+// Consumer only.
+func (r *SPSC[T]) Free() {
+	if r.head.Load() != r.headNext {
+		r.head.Store(r.headNext)
+	}
+}
+
 // PopBatch moves up to len(out) of the oldest values to out and returns how many.
 // It frees their slots with one store. Consumer only.
 func (r *SPSC[T]) PopBatch(out []T) int {

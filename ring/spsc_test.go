@@ -21,12 +21,12 @@ func TestSPSCModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := NewSPSC[int](rapid.IntRange(1, 9).Draw(t, "capacity"))
 		var published, staged []int
-		next := 1
+		next, dropped := 1, 0 // dropped and not freed: their room is still taken
 		out := make([]int, 5)
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
 				ok := r.Push(next)
-				if want := len(published)+len(staged) < r.Cap(); ok != want {
+				if want := dropped+len(published)+len(staged) < r.Cap(); ok != want {
 					t.Fatalf("Push with %d of %d = %v", len(published)+len(staged), r.Cap(), ok)
 				}
 				if ok { // a push publishes what was staged before it
@@ -37,7 +37,7 @@ func TestSPSCModel(t *testing.T) {
 			},
 			"stage": func(t *rapid.T) {
 				ok := r.Stage(next)
-				if want := len(published)+len(staged) < r.Cap(); ok != want {
+				if want := dropped+len(published)+len(staged) < r.Cap(); ok != want {
 					t.Fatalf("Stage with %d of %d = %v", len(published)+len(staged), r.Cap(), ok)
 				}
 				if ok {
@@ -59,8 +59,29 @@ func TestSPSCModel(t *testing.T) {
 					if got != published[0] {
 						t.Fatalf("Pop = %d, want %d", got, published[0])
 					}
-					published = published[1:]
+					published, dropped = published[1:], 0
 				}
+			},
+			"peek": func(t *rapid.T) {
+				got := r.Peek()
+				if (got != nil) != (len(published) > 0) {
+					t.Fatalf("Peek with %d = %v", len(published), got)
+				}
+				if got == nil {
+					return
+				}
+				if *got != published[0] || r.Peek() != got {
+					t.Fatalf("Peek shows %d, want %d", *got, published[0])
+				}
+				if rapid.Bool().Draw(t, "drop") {
+					r.Drop()
+					published = published[1:]
+					dropped++
+				}
+			},
+			"free": func(*rapid.T) {
+				r.Free()
+				dropped = 0
 			},
 			"pop batch": func(t *rapid.T) {
 				part := out[:rapid.IntRange(0, len(out)).Draw(t, "n")]
@@ -74,10 +95,13 @@ func TestSPSCModel(t *testing.T) {
 					}
 				}
 				published = published[n:]
+				if n > 0 {
+					dropped = 0
+				}
 			},
 			"": func(t *rapid.T) {
-				if r.Len() != len(published) {
-					t.Fatalf("Len = %d, want %d", r.Len(), len(published))
+				if r.Len() != dropped+len(published) {
+					t.Fatalf("Len = %d, want %d", r.Len(), dropped+len(published))
 				}
 			},
 		})
@@ -91,7 +115,9 @@ func TestSPSCReleasesPoppedValues(t *testing.T) {
 		r.Push(&i)
 	}
 	r.Pop()
-	r.PopBatch(make([]*int, 3))
+	r.Peek()
+	r.Drop()
+	r.PopBatch(make([]*int, 2))
 	for i, slot := range r.slots {
 		if slot != nil {
 			t.Errorf("slot %d still points at a popped value", i)
@@ -125,11 +151,19 @@ func TestSPSCTwoThreads(t *testing.T) {
 	out := make([]item, 7)
 	for total < 0 || want < total {
 		n := 0
-		if want%3 == 0 {
+		switch want % 3 {
+		case 0:
 			if v, ok := r.Pop(); ok {
 				out[0], n = v, 1
 			}
-		} else {
+		case 1:
+			for v := r.Peek(); v != nil && n < len(out); v = r.Peek() {
+				out[n] = *v
+				n++
+				r.Drop()
+			}
+			r.Free()
+		default:
 			n = r.PopBatch(out)
 		}
 		for _, v := range out[:n] {
@@ -161,6 +195,9 @@ func TestSPSCAllocatesNothing(t *testing.T) {
 		r.Stage(v)
 		r.Stage(v)
 		r.Publish()
+		r.Peek()
+		r.Drop()
+		r.Free()
 		r.PopBatch(out)
 	}); n != 0 {
 		t.Errorf("%v allocations per round", n)

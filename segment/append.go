@@ -204,7 +204,7 @@ func (s *Store) appendTail(l *Log, e *Entry) error {
 	copy(c.slab.Bytes[c.frameUsed:], batch)
 	batch = c.slab.Bytes[c.frameUsed : c.frameUsed+len(batch)]
 	switch {
-	case len(batch) < combineBytesMin:
+	case len(batch) < core.CombineBytesMin:
 		c.frameCRC = proto.CRCUpdate(c.frameCRC, batch)
 	case c.frameUsed == c.used+FrameHeaderBytes:
 		c.frameCRC = e.crc(batch)

@@ -12,6 +12,7 @@ type cache struct {
 	tails          int64 // of bytes, what open tails hold
 	tailNext       int   // where evictTails goes on in the active logs
 	evicting       bool
+	readUntil      int64 // monotonic; up to when somebody is said to read
 }
 
 const (
@@ -23,6 +24,18 @@ const (
 
 	// tailsLeast is what open tails may hold however small the budget is.
 	tailsLeast = 8 << 20
+
+	// unreadBytes is how much of the budget is used while nobody reads: enough for who
+	// begins at the newest records. Memory that no reader asks for would be touched for
+	// nothing, and where the kernel, or a hypervisor below it, has to find and clear each
+	// page, that costs a producer more than everything else that is done with its bytes.
+	unreadBytes = 64 << 20
+
+	// unreadNanos is after how long without a read nobody is said to read.
+	unreadNanos = 60e9
+
+	// unreadLookMax bounds how many chunks are looked at to keep to unreadBytes.
+	unreadLookMax = 8
 
 	// relieveBytes is how much one relief gives up. A block of memory can serve another
 	// size only when all of its slabs are home, so it is several blocks.
@@ -54,6 +67,27 @@ func (k *cache) add(c *chunk, bytes int64) {
 func (k *cache) bound() {
 	if over := k.bytes - k.store.options.CacheBytes; over > 0 {
 		k.evict(over)
+		return
+	}
+	if over := k.bytes - unreadBytes; over > 0 && k.store.mono >= k.readUntil {
+		k.shed(over)
+	}
+}
+
+// read takes note that somebody reads.
+func (k *cache) read() { k.readUntil = k.store.mono + unreadNanos }
+
+// shed gives up about n bytes of sealed chunks, oldest first, and leaves alone what
+// is not in the segments yet: there is room for it.
+func (k *cache) shed(n int64) {
+	c := k.oldest
+	for looked := 0; c != nil && n > 0 && looked < unreadLookMax; looked++ {
+		newer := c.newer
+		if c.state == chunkSealed {
+			n -= c.charged
+			k.store.dropFirstChunk(c.log, c)
+		}
+		c = newer
 	}
 }
 

@@ -33,6 +33,35 @@ func TestCacheSeesPastQuietPartitions(t *testing.T) {
 	}
 }
 
+// While nobody reads, little of the budget is used; with the first read all of it is.
+func TestCacheGrowsForReaders(t *testing.T) {
+	const budget, batch = 4 * unreadBytes, 250 << 10
+	r := newRig(t, func(o *rigOptions) { o.store.CacheBytes = budget })
+	o := r.serve(1)[0]
+	fill := func() int64 {
+		for range 2 * unreadBytes / batch {
+			if err := o.tryAppend(1, batch, core.DurabilitySync); err != nil {
+				t.Fatal(err)
+			}
+			r.settle()
+		}
+		return r.store.Stats().CacheBytes
+	}
+	if bytes := fill(); bytes > unreadBytes+unreadBytes/4 {
+		t.Errorf("%d bytes are kept for nobody, allowed are about %d", bytes, unreadBytes)
+	}
+	newest := Read{Log: o.log, Offset: o.log.EndOffset() - 1, Limit: o.log.EndOffset(), BytesMax: 1}
+	if !r.store.Read(&newest) || newest.Err != nil || r.store.Stats().ReadsCached != 1 {
+		t.Fatalf("the newest record does not come from the cache: %v", newest.Err)
+	}
+	for _, slab := range newest.Slabs {
+		slab.Release()
+	}
+	if bytes := fill(); bytes < 2*unreadBytes {
+		t.Errorf("%d bytes are kept for a reader, of %d", bytes, budget)
+	}
+}
+
 // The memory of open tails counts: when those of many quiet partitions take more
 // than the budget, some go to their segments long before the partitions are idle,
 // and what is counted is what is held.

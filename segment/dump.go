@@ -1,7 +1,6 @@
 package segment
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"path"
@@ -49,7 +48,7 @@ func Dump(files core.FS, name string, r *Report) error {
 		}
 		dumpWhole(b, kind, name, r)
 	case FileHeld:
-		b, err := readFile(files, name, heldDumpBytesMax)
+		b, err := readFile(files, name, heldWholeBytesMax)
 		if err != nil {
 			return err
 		}
@@ -60,16 +59,13 @@ func Dump(files core.FS, name string, r *Report) error {
 	return r.Flush()
 }
 
-// heldDumpBytesMax is the largest file of held/ that is dumped: it is read as a whole.
-const heldDumpBytesMax = 1 << 30
-
 func dumpHeld(b []byte, name string, r *Report) {
-	end := len(b) - heldEndBytes
-	if end < FileHeaderBytes || binary.BigEndian.Uint64(b[end:]) != uint64(end) || binary.BigEndian.Uint32(b[end+8:]) != crcOf(b[:end]) {
-		r.damaged(name, "%v: its checksum does not match", ErrHeld)
+	body, err := heldFrames(b)
+	if err != nil {
+		r.damaged(name, "%v", err)
 		return
 	}
-	err := EachFrame(b[FileHeaderBytes:end], func(position int, h *FrameHeader, payload []byte, err error) error {
+	err = EachFrame(body, func(position int, h *FrameHeader, payload []byte, err error) error {
 		line := newFrameLine(name, int64(FileHeaderBytes+position), h, payload)
 		if err != nil {
 			line.Detail = err.Error()

@@ -12,13 +12,13 @@ import (
 // set, to the log's EndOffset and Term.
 type Entry struct {
 	Slab  *core.Slab
-	Start uint32 // core.BatchRoomBytes, so that the batch can be written from where it lies
+	Start uint32 // core.BatchRoomBytes of one of at least core.DirectWriteBytesMin, which is written from where it lies
 	Bytes uint32
 
 	BaseOffset   core.Offset
 	Span         uint32 // offsets taken: last offset delta + 1
 	MaxTimestamp int64  // of its records, milliseconds
-	RecordsCRC   uint32 // Castagnoli over the record area, bytes [61, end) of the batch
+	RecordsCRC   uint32 // Castagnoli over the record area, bytes [61, end) of the batch; not looked at below core.CombineBytesMin
 	Level        core.Durability
 	AppendTime   int64 // wall clock, nanoseconds since the Unix epoch
 
@@ -28,14 +28,10 @@ type Entry struct {
 
 func (e *Entry) batch() []byte { return e.Slab.Bytes[e.Start : e.Start+e.Bytes] }
 
-// combineBytesMin is from which size on combining two checksums is cheaper than
-// running over bytes that were just copied and still lie in the cache.
-const combineBytesMin = 4 << 10
-
 // crc is the checksum of the whole batch: of the 61 header bytes, which were
 // patched, combined with the record area's own.
 func (e *Entry) crc(batch []byte) uint32 {
-	if len(batch) < combineBytesMin {
+	if len(batch) < core.CombineBytesMin {
 		return proto.CRC(batch)
 	}
 	return proto.CRCCombine(proto.CRC(batch[:proto.BatchHeaderBytes]), e.RecordsCRC, len(batch)-proto.BatchHeaderBytes)

@@ -190,6 +190,18 @@ func (s *Store) readHeld(identity *LogIdentity, f *heldFile, into *replayed) err
 	return nil
 }
 
+// heldWholeBytesMax is the largest file that the offline tools look at: they read it as a whole.
+const heldWholeBytesMax = 1 << 30
+
+// heldFrames checks a whole file and gives its frames.
+func heldFrames(b []byte) ([]byte, error) {
+	end := len(b) - heldEndBytes
+	if end < FileHeaderBytes || binary.BigEndian.Uint64(b[end:]) != uint64(end) || binary.BigEndian.Uint32(b[end+8:]) != crcOf(b[:end]) {
+		return nil, fmt.Errorf("%w: its checksum does not match", ErrHeld)
+	}
+	return b[FileHeaderBytes:end], nil
+}
+
 func (s *Store) heldHeader(id *LogIdentity) FileHeader {
 	return FileHeader{Kind: FileHeld, Incarnation: s.folder.Incarnation, Topic: id.Topic, Partition: id.Partition, Number: id.Number}
 }

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"errors"
 	"path"
 	"strings"
@@ -35,6 +36,21 @@ func heldRig(t *testing.T) (r *rig, want []rigBatch) {
 		t.Fatalf("the log is [%d, %d)", o.log.StartOffset(), o.log.DurableOffset())
 	}
 	return r, o.history
+}
+
+// verifyHeld has the offline tools find in the folder everything that belongs there.
+func (r *rig) verifyHeld(how string) {
+	r.t.Helper()
+	r.fs.ClearFaults()
+	var out bytes.Buffer
+	sum, err := Verify(r.fs, NewReport(&out, false))
+	if err != nil || !strings.Contains(out.String(), HeldDir) || !strings.Contains(how, "foreign") && !sum.Sound() {
+		r.t.Fatalf("verify: %v, %+v\n%s", err, sum, out.String())
+	}
+	out.Reset()
+	if err := Dump(r.fs, r.held()[0], NewReport(&out, false)); err != nil || strings.Contains(out.String(), "damage") {
+		r.t.Fatalf("dump: %v\n%s", err, out.String())
+	}
 }
 
 // hold ends a start, as a shard does.
@@ -89,25 +105,31 @@ func TestRefusedPartitionLosesNothing(t *testing.T) {
 		"a foreign file lies in its folder": {func(r *rig) func() {
 			from := path.Join(rigIdentity(16).dir(), SegmentName(0, 1)+LogExtension)
 			to := path.Join(own, SegmentName(0, 9)+LogExtension)
-			for _, err := range []error{r.fs.Rename(from, to), r.fs.SyncDir(own), r.fs.SyncDir(path.Dir(from))} {
-				if err != nil {
-					r.t.Fatal(err)
-				}
-			}
-			return func() {
+			mend := func() {
 				for _, err := range []error{r.fs.Remove(to), r.fs.SyncDir(own)} {
 					if err != nil {
 						r.t.Fatal(err)
 					}
 				}
 			}
+			if f, err := r.fs.OpenRead(to); err == nil { // it is there
+				f.Close()
+				return mend
+			}
+			for _, err := range []error{r.fs.Rename(from, to), r.fs.SyncDir(own), r.fs.SyncDir(path.Dir(from))} {
+				if err != nil {
+					r.t.Fatal(err)
+				}
+			}
+			return mend
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, want := heldRig(t)
 			r.fs = r.fs.Crash(1, mem.CrashOptions{Data: mem.FateDrop, Entries: mem.FateDrop, InFlight: mem.FateDrop})
-			mend := c.spoil(r)
+			mend := func() {}
 			for start := range 3 { // it stays so for some starts
+				mend = c.spoil(r)
 				r.start()
 				if _, err := r.tryOpen(17); err == nil {
 					t.Fatal("it could be opened")
@@ -126,6 +148,7 @@ func TestRefusedPartitionLosesNothing(t *testing.T) {
 				r.recycleAll(other)
 				r.recycleAll(other)
 				r.stop()
+				r.verifyHeld(name)
 			}
 			mend()
 			r.start()
@@ -274,20 +297,20 @@ func TestUnreadableEndIsNotCut(t *testing.T) {
 	if acked != 4 {
 		t.Fatalf("%d are acknowledged", acked)
 	}
-	for count := 1; count < 40; count += 3 {
-		for skip := range 3 {
-			c := r.branch(r.fs.Kill(0))
-			c.fs.Inject(&mem.Fault{Kind: core.DiskRead, Path: "topics/*.log", Skip: skip, Count: count})
-			if o, err := c.tryOpen(16); err == nil && o.log.DurableOffset() < acked {
-				t.Fatalf("%d reads failed behind %d, and the log ends at %d of %d", count, skip, o.log.DurableOffset(), acked)
-			} else if err != nil && !errors.Is(err, syscall.EIO) {
-				t.Fatal(err)
-			}
-			c.fs.ClearFaults()
-			c.kill(1)
-			if o := c.open(16); o.log.DurableOffset() != acked || len(o.log.Damaged()) > 0 {
-				t.Fatalf("%d reads failed behind %d, and the next start ends at %d of %d with damage %v", count, skip, o.log.DurableOffset(), acked, o.log.Damaged())
-			}
+	for at := range 8 * 12 {
+		good, bad := 5+10*(at/12), 1+5*(at%12)
+		c := r.branch(r.fs.Kill(0))
+		c.fs.Inject(&mem.Fault{Kind: core.DiskRead, Path: "topics/*.log", Skip: 1}) // the scan's first, so that it reads block by block
+		c.fs.Inject(&mem.Fault{Kind: core.DiskRead, Path: "topics/*.log", Skip: good, Count: bad})
+		if o, err := c.tryOpen(16); err == nil && o.log.DurableOffset() < acked {
+			t.Fatalf("behind %d blocks %d could not be read, and the log ends at %d of %d", good, bad, o.log.DurableOffset(), acked)
+		} else if err != nil && !errors.Is(err, syscall.EIO) {
+			t.Fatal(err)
+		}
+		c.fs.ClearFaults()
+		c.kill(1)
+		if o := c.open(16); o.log.DurableOffset() != acked || len(o.log.Damaged()) > 0 {
+			t.Fatalf("behind %d blocks %d could not be read, and the next start ends at %d of %d with damage %v", good, bad, o.log.DurableOffset(), acked, o.log.Damaged())
 		}
 	}
 }

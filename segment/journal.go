@@ -375,7 +375,7 @@ func (g *journalGroup) add(frame []byte) {
 // added extends the body's checksum over a frame that stands at g.used. For
 // large frames it is combined with the payload's own.
 func (g *journalGroup) added(b []byte, payload uint32) {
-	if len(b) < combineBytesMin {
+	if len(b) < core.CombineBytesMin {
 		g.crc = proto.CRCUpdate(g.crc, b)
 	} else {
 		g.crc = proto.CRCUpdate(g.crc, b[:FrameHeaderBytes])

@@ -44,6 +44,8 @@ type Options struct {
 	// ClockJumpNanos is by how much wall clock and monotonic clock may part before ages
 	// mean nothing.
 	ClockJumpNanos int64
+	// StartSyncs is how many files a start syncs at a time; 0 is 1.
+	StartSyncs int
 	// StateBytes is how many bytes of frames may lie behind the last .state before a new one is written.
 	StateBytes int64
 }
@@ -100,6 +102,7 @@ func (o Options) withDefaults() Options {
 	if o.ClockJumpNanos <= 0 {
 		o.ClockJumpNanos = clockJumpDefault
 	}
+	o.StartSyncs = max(o.StartSyncs, 1)
 	if o.StateBytes <= 0 {
 		o.StateBytes = stateBytesDefault
 	}

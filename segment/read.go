@@ -88,6 +88,7 @@ func (s *Store) Read(r *Read) bool {
 	if r.Offset >= limit {
 		return true
 	}
+	s.cache.read()
 	if i := l.chunks.findOffset(r.Offset); i < l.chunks.len() && l.chunks.at(i).base <= r.Offset {
 		s.stats.ReadsCached++
 		s.readChunks(r, i, limit)

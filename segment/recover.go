@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"path"
 	"sort"
-	"syscall"
 
 	"github.com/pulsemq/pulsemq/core"
 )
@@ -43,69 +42,12 @@ type recovery struct {
 
 	frames   []located
 	causes   []Hole
-	tail     map[*segment]bool // segments with bytes behind their last frame
-	unread   error             // why the device did not give some blocks of a segment
-	unreadTo core.Index        // frames below may stand in such blocks behind a segment's last frame
+	tail     map[*segment]bool  // segments with bytes behind their last frame
+	scanned  map[*segment]int64 // where their last frame ends; behind it there are zeros, or a tail
+	unread   error              // why the device did not give some blocks of a segment
+	unreadTo core.Index         // frames below may stand in such blocks behind a segment's last frame
 	accepted []located
-}
-
-// OpenLog recovers the log of an existing partition, or makes an empty one. It
-// blocks and must be called before Start. An error means that this partition
-// cannot be served; others are not concerned.
-func (s *Store) OpenLog(id LogIdentity, o LogOptions, owner LogOwner) (*Log, error) {
-	core.Assert(!s.started, "logs are opened before the store starts")
-	core.Assert(s.logs[id.Partition] == nil, "a log is opened once")
-	found := s.replay.partitions[id.Partition]
-	if found == nil {
-		found = &replayed{}
-		s.replay.partitions[id.Partition] = found
-	}
-	for try := 1; ; try++ {
-		l := s.newLog(id, o, owner)
-		r := &recovery{store: s, log: l, found: found, tail: make(map[*segment]bool)}
-		err := r.run()
-		if err == nil {
-			found.opened, found.frames = true, nil
-			s.settleHeld(l)
-			return l, nil
-		}
-		s.forgetLog(l)
-		if try == openTriesMax || !errors.Is(err, syscall.EIO) {
-			found.refused = true
-			s.refused = append(s.refused, &id)
-			return nil, fmt.Errorf("%s: %w", id, err)
-		}
-		s.log.Warn("a partition is opened once more: the disk failed", "partition", id.String(), "error", err)
-	}
-}
-
-// openTriesMax is how often a start tries to open a log when the disk fails. An error
-// that passes costs nothing then; what stays fails again at once.
-const openTriesMax = 3
-
-// forgetLog gives back what a log that could not be opened has taken.
-func (s *Store) forgetLog(l *Log) {
-	delete(s.logs, l.id.Partition)
-	s.scrubber.ids = s.scrubber.ids[:len(s.scrubber.ids)-1]
-	for l.chunks.len() > 0 {
-		s.chunkFree(l.chunks.popFirst())
-	}
-	s.releaseTail(l)
-}
-
-func (r *recovery) run() error {
-	if err := r.store.takeHeld(&r.log.id, r.found); err != nil {
-		return err
-	}
-	if r.found.unknown != nil {
-		return r.found.unknown
-	}
-	for _, step := range []func() error{r.listSegments, r.findState, r.scanSegments, r.merge, r.handOn, r.endSegments, r.loadTail, r.placeHeld, r.finish} {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return nil
+	unsynced map[string]bool // files whose content is only known to the system yet
 }
 
 // listSegments finds the log's files and refuses those that do not belong.
@@ -140,6 +82,13 @@ func (r *recovery) listSegments() error {
 		if keep {
 			g.lastIndex, g.next = g.header.BaseIndex-1, g.header.BaseOffset
 			l.segments = append(l.segments, g)
+		}
+	}
+	if !s.replay.clean && len(l.segments) > 0 {
+		// A process may have ended between a file's new name and the sync of the folder. What is sealed in that file
+		// from now on, and freed elsewhere, would go with the name.
+		if err := s.ports.FS.SyncDir(dir); err != nil {
+			return err
 		}
 	}
 	if err := r.dropSuperseded(); err != nil {
@@ -226,11 +175,6 @@ func (r *recovery) readHeader(g *segment, size int64) (keep bool, err error) {
 			return false, fmt.Errorf("%w: %s says base index 0, indexes begin at 1", ErrFileForeign, g.path)
 		}
 		g.header = h
-		if allZero(b[FileHeaderBytes:]) {
-			// The process may have ended before the file's name was durable, which the first write waits for. What
-			// is written and synced from now on would go with the name.
-			return true, s.ports.FS.SyncDir(path.Dir(g.path))
-		}
 		return true, nil
 	}
 	if readErr != nil && n < int(min(size, int64(cap(b)))) { // the device did not give it: another start may see it whole
@@ -432,6 +376,7 @@ func (r *recovery) scanSegment(sc *Scanner, i int) error {
 		}
 	}
 	r.causes = append(r.causes, sc.Holes...)
+	r.scanned[g] = sc.End
 	if sc.Torn {
 		r.causes = append(r.causes, sc.Tail)
 		r.tail[g] = true

@@ -83,8 +83,11 @@ func (r *recovery) endSegments() error {
 		}
 	} else {
 		if r.tail[g] || !s.replay.clean {
-			if err := r.truncate(g, end); err != nil {
-				return err
+			// Zeros behind the end are room that the segment has: cutting them off would cost a sync.
+			if r.tail[g] || r.scanned[g] > end {
+				if err := r.truncate(g, end); err != nil {
+					return err
+				}
 			}
 			// What is left of a cut frame in the last block must not be met by those who walk
 			// the frames, and the block holds durable bytes that are not written again: the
@@ -165,7 +168,7 @@ func (r *recovery) remnant(g *segment) (bool, error) {
 	return !allZero(b[:n]), nil
 }
 
-// truncate cuts a segment's file behind its last frame.
+// truncate cuts a segment's file behind its last frame; it is durable once the file is synced.
 func (r *recovery) truncate(g *segment, end int64) error {
 	f, err := r.store.ports.FS.Open(g.path)
 	if err != nil {
@@ -181,10 +184,11 @@ func (r *recovery) truncate(g *segment, end int64) error {
 		return err
 	}
 	g.allocated = end
-	return f.Sync()
+	r.unsynced[g.path] = true
+	return nil
 }
 
-// syncAccepted makes the frames durable that were accepted from a segment.
+// syncAccepted has the frames made durable that were accepted from a segment.
 func (r *recovery) syncAccepted(g *segment) error {
 	f, err := r.store.ports.FS.Open(g.path)
 	if err != nil {
@@ -205,8 +209,6 @@ func (r *recovery) syncAccepted(g *segment) error {
 		}
 		to = a.position + FrameHeaderBytes + int64(a.bytes)
 	}
-	if err := writeAgain(f, from, to); err != nil {
-		return err
-	}
-	return f.Sync()
+	r.unsynced[g.path] = true
+	return writeAgain(f, from, to)
 }

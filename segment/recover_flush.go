@@ -186,6 +186,8 @@ func (r *recovery) rewrite(source *frameSource, hole int) error {
 		l.segments = l.segments[:len(l.segments)-1]
 	} else if err := r.truncate(old, old.position); err != nil {
 		return err
+	} else if err := s.syncFile(old.path); err != nil {
+		return err
 	}
 	l.segments = append(l.segments, g)
 	l.sealed = g.end()

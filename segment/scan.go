@@ -316,7 +316,9 @@ func (s *Scanner) resync(cause error, from int64) {
 			}
 		}
 		if allZero(b) {
-			at += resyncBytes
+			if at += resyncBytes; anchor < 0 {
+				at = s.window.nextData(at)
+			}
 			continue
 		}
 		dirty = true

@@ -27,8 +27,10 @@ func (w *scanWindow) reset(r io.ReaderAt, size int64) {
 	*w = scanWindow{r: r, size: size, buf: w.buf, badFirst: -1, badLast: -1}
 }
 
-// windowAheadMin is what a window that is read here and there begins with.
-const windowAheadMin = 16 << 10
+// windowAheadMin is what a window that is read here and there begins with: the disk's unit.
+// Small frames of thousands of partitions lie between each other in the journal, and most
+// of what is read beside one would be read for nothing.
+const windowAheadMin = core.DiskAlignment
 
 // sparse makes the reads small until they follow one another.
 func (w *scanWindow) sparse() { w.ahead = windowAheadMin }
@@ -101,4 +103,24 @@ func (w *scanWindow) refill(b []byte, got int, err error) {
 // isUnreadable says whether a position lies among the blocks that were not given.
 func (w *scanWindow) isUnreadable(at int64) bool {
 	return w.badFirst >= 0 && at >= w.badFirst && at < w.badLast+core.DiskAlignment
+}
+
+// dataSeeker is a file that knows where nothing was ever written.
+type dataSeeker interface {
+	// NextData is where the file holds something at or behind a position, or its size.
+	NextData(position int64) (int64, error)
+}
+
+// nextData is a position from which on there may be something else than zeros: what was
+// reserved and never written need not be read to know that.
+func (w *scanWindow) nextData(at int64) int64 {
+	f, ok := w.r.(dataSeeker)
+	if !ok || at >= w.size {
+		return at
+	}
+	next, err := f.NextData(at)
+	if err != nil || next < at {
+		return at
+	}
+	return min(next, w.size)
 }

@@ -133,6 +133,9 @@ func (v *verifier) run() error {
 			}
 		}
 	}
+	if err := v.held(); err != nil {
+		return err
+	}
 	topics, err := v.files.List(TopicsDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -149,6 +152,45 @@ func (v *verifier) run() error {
 		}
 	}
 	v.unwritten()
+	return nil
+}
+
+// held reads what was set aside of partitions that could not be opened, as if the
+// journal had it.
+func (v *verifier) held() error {
+	entries, err := v.files.List(HeldDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		name := path.Join(HeldDir, e.Name)
+		if IsUnfinished(name) {
+			v.report.warn(name, "was never completed")
+			continue
+		}
+		b, err := readFile(v.files, name, heldWholeBytesMax)
+		if err != nil {
+			v.report.damaged(name, "%v", err)
+			continue
+		}
+		v.sum.Bytes += int64(len(b))
+		frames, err := heldFrames(b)
+		if err == nil {
+			var h FileHeader
+			if h, err = ParseFileHeader(b); err == nil {
+				v.owned(name, &h)
+				v.report.warn(name, "keeps what the journal held of partition id %d, which the last start could not open", h.Partition)
+				shard := core.ShardID(0) // only the journal's own entries are told apart by it
+				err = EachFrame(frames, func(_ int, h *FrameHeader, payload []byte, err error) error {
+					v.journalFrame(shard, name, h, payload, err)
+					return nil
+				})
+			}
+		}
+		if err != nil {
+			v.report.damaged(name, "%v", err)
+		}
+	}
 	return nil
 }
 

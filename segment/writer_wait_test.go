@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -31,13 +32,9 @@ func TestFullDiskQueueEndsTheTurn(t *testing.T) {
 			}
 		}
 		o.append(1, 100<<10)
-		done := make(chan struct{})
-		go func() { r.store.Flush(r.clock.mono); close(done) }()
-		select {
-		case <-done:
-		case <-time.After(10 * time.Second):
-			t.Fatalf("the turn does not end (file closed: %v)", closed)
-		}
+		hangs := time.AfterFunc(10*time.Second, func() { panic(fmt.Sprintf("the turn does not end (file closed: %v)", closed)) })
+		r.store.Flush(r.clock.mono)
+		hangs.Stop()
 		r.settle()
 		if o.log.DurableOffset() != 3 {
 			t.Fatalf("durable %d after the queue had room again", o.log.DurableOffset())

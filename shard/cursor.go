@@ -123,8 +123,13 @@ func (p *partition) wish(w *cursorWish) {
 		cs.listed = true
 		p.machine.cursorDirty = append(p.machine.cursorDirty, p)
 	}
-	if !cs.known {
-		cs.known = true
+	p.listCursors()
+}
+
+// listCursors puts the partition among those that groups read.
+func (p *partition) listCursors() {
+	if !p.cursors.known {
+		p.cursors.known = true
 		p.machine.cursorPartitions = append(p.machine.cursorPartitions, p)
 	}
 }
@@ -330,10 +335,6 @@ func (p *partition) replayCursors(h *segment.FrameHeader, payload []byte) {
 	})
 	if err != nil && p.replayErr == nil {
 		p.replayErr = err
-	}
-	if !cs.known {
-		cs.known = true
-		p.machine.cursorPartitions = append(p.machine.cursorPartitions, p)
 	}
 }
 

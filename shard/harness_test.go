@@ -143,9 +143,7 @@ func (n *node) start(shards int, change ...func(*Options)) {
 	}
 	home.Metadata().View().TopicsAfter("", func(topic *core.Topic) bool {
 		for number, p := range topic.Partitions {
-			if err := n.owner(p.ID).Open(p.ID, topic, core.PartitionNumber(number)); err != nil {
-				n.t.Fatal(err)
-			}
+			n.owner(p.ID).Open([]Place{{Topic: topic, Number: core.PartitionNumber(number)}}, func(err error) { n.t.Fatal(err) })
 		}
 		return true
 	})

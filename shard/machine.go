@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -275,22 +276,30 @@ func (m *Machine) obey(l *mail.Letter) {
 	}
 }
 
-// Open makes a partition that the metadata knows and recovers its log from the
-// folder. It blocks on files: start-up only. An error is not fatal: the
-// partition is there and answers PARTITION_UNAVAILABLE.
-func (m *Machine) Open(id core.PartitionID, topic *core.Topic, number core.PartitionNumber) error {
-	p := m.newPartition(id, topic, number)
-	log, err := m.store.OpenLog(p.identity(), logOptions(topic.Config), p)
-	if err == nil {
-		err = p.replayErr
+// Place is a partition of a topic.
+type Place struct {
+	Topic  *core.Topic
+	Number core.PartitionNumber
+}
+
+// Open recovers partitions together, and calls failed for each that cannot serve:
+// it answers PARTITION_UNAVAILABLE, and the others are not concerned. It blocks.
+func (m *Machine) Open(places []Place, failed func(error)) {
+	partitions, logs := make([]*partition, len(places)), make([]segment.LogRequest, len(places))
+	for i, at := range places {
+		p := m.newPartition(at.Topic.Partitions[at.Number].ID, at.Topic, at.Number)
+		partitions[i], logs[i] = p, segment.LogRequest{Identity: p.identity(), Options: logOptions(at.Topic.Config), Owner: p}
 	}
-	if err != nil {
-		p.unavailable = err
-		return fmt.Errorf("open partition %d of topic %s (id %d): %w", number, topic.Name, id, err)
+	m.store.OpenLogs(logs)
+	for i, p := range partitions {
+		if err := cmp.Or(logs[i].Err, p.replayErr); err != nil {
+			p.unavailable = err
+			failed(fmt.Errorf("open partition %d of topic %s (id %d): %w", p.number, p.topic.Name, p.id, err))
+			continue
+		}
+		p.log = logs[i].Log
+		p.begin()
 	}
-	p.log = log
-	p.begin()
-	return nil
 }
 
 // Serve ends the start-up phase: every partition of this shard is open. What the

@@ -59,8 +59,11 @@ func (m *Machine) newPartition(id core.PartitionID, topic *core.Topic, number co
 	return p
 }
 
-// begin starts what needs the log.
+// begin starts what needs the log. Recoveries may run side by side, and touch nothing but their own partition.
 func (p *partition) begin() {
+	if p.cursors != nil {
+		p.listCursors()
+	}
 	if p.coordinator != nil {
 		p.coordinator.start()
 	}

@@ -59,11 +59,7 @@ func (p *partition) Restore(state []byte) error {
 		case partitionStateProducers:
 			err = p.producers.restore(section)
 		case partitionStateCursors:
-			cs := p.cursorsFor()
-			if err = cs.table.Restore(section); err == nil && !cs.known {
-				cs.known = true
-				p.machine.cursorPartitions = append(p.machine.cursorPartitions, p)
-			}
+			err = p.cursorsFor().table.Restore(section)
 		default:
 			err = fmt.Errorf("partition state of %d bytes: a section of kind %d, which this build does not read", len(state), kind)
 		}

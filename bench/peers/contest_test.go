@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -195,6 +196,27 @@ func TestEveryFaultAtOnce(t *testing.T) {
 	for _, want := range []string{"-runs", "-streams", "-contests", "-duration", "make build"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %s", err, want)
+		}
+	}
+}
+
+// The page that explains the benchmarks names the floors that contests are held against.
+func TestFloorsAreThoseOfTheDocs(t *testing.T) {
+	text, err := os.ReadFile("../../docs/benchmarks/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.Join(strings.Fields(string(text)), " ")
+	for _, c := range contests() {
+		for name, times := range c.Floors {
+			want := map[string]string{
+				natsAlwaysName: "at least %v times as much as with its `sync_interval: always`",
+				natsName:       "%v times as much as with its default settings",
+				natsFastName:   "at least %v times as much as the best of its fast batch publish with 1, 8 and 128 streams",
+			}[name]
+			if want == "" || !strings.Contains(words, fmt.Sprintf(want, times)) {
+				t.Errorf("docs/benchmarks/README.md does not say that the floor against %s is %v times", name, times)
+			}
 		}
 	}
 }

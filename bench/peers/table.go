@@ -48,8 +48,9 @@ func machine() string {
 			}
 		}
 	}
-	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return fmt.Sprintf("%s, %d cores, %s %s %s", model, runtime.NumCPU(), runtime.GOOS, strings.TrimSpace(string(kernel)), runtime.GOARCH)
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	kernel, _, _ := strings.Cut(strings.TrimSpace(string(release)), "-") // behind it somebody's own name for a build
+	return fmt.Sprintf("%s, %d cores, %s %s %s", model, runtime.NumCPU(), runtime.GOOS, kernel, runtime.GOARCH)
 }
 
 // fileSystem is the kind of what a folder lies on: that of the mount with the longest name above it.

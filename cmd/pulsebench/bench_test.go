@@ -109,7 +109,7 @@ func TestSweepFindsAKneeAndDrawsIt(t *testing.T) {
 	picture := filepath.Join(t.TempDir(), "sweep.svg")
 	// Whatever this machine is busy with, anything that goes through at all is good, up to the last step.
 	code, stdout, stderr := call(t, "sweep", "--brokers", b.address(), "--partitions", "3", "--record-size", "64", "--batch-records", "10", "--connections", "2",
-		"--from", "5000", "--steps", "3", "--step-duration", "300ms", "--achieved", "0.01", "--p99-max", "1h", "--svg", picture, "--json", "-")
+		"--from", "5000", "--steps", "3", "--step-duration", "300ms", "--scout-duration", "100ms", "--achieved", "0.01", "--p99-max", "1h", "--svg", picture, "--json", "-")
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -117,7 +117,7 @@ func TestSweepFindsAKneeAndDrawsIt(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &sweep); err != nil {
 		t.Fatal(err)
 	}
-	if sweep.Knee != 20_000 || len(sweep.Steps) != 3 || sweep.Steps[1].Offered != 10_000 || sweep.Steps[1].Result.Records == 0 || !sweep.Steps[1].Result.Verified.Clean() {
+	if sweep.Knee != 20_000 || len(sweep.Steps) != 4 || sweep.Steps[1].Offered != 10_000 || sweep.Steps[2].Seconds != 0.1 || sweep.Steps[3].Seconds != 0.3 || sweep.Steps[1].Result.Records == 0 || !sweep.Steps[1].Result.Verified.Clean() {
 		t.Errorf("%+v", sweep)
 	}
 	file, err := os.Open(picture)
@@ -163,7 +163,7 @@ func TestEveryRowMeasures(t *testing.T) {
 	})
 	code, stdout, stderr := call(t, "table", "--program", program, "--dir", dir, "--out", out, "--runs", "1", "--duration", "200ms", "--warmup", "50ms",
 		"--rows", strings.Join(rows, ","), "--fetch-size", "2MiB", "--tail-size", "2MiB", "--restart-size", "1MiB", "--restart-partitions", "5", "--restart-journal", "500", "--idle-partitions", "10",
-		"--file-size", "16MiB", "--step-duration", "200ms", "--settle", "10ms", "--from", "100", "--p99-max", "1h", "--achieved", "0.001", "--steps", "2", "--scout-duration", "50ms")
+		"--file-size", "16MiB", "--step-duration", "200ms", "--settle", "10ms", "--from", "100", "--p99-max", "1h", "--achieved", "0.001", "--steps", "2", "--scout-duration", "0s")
 	if code != exitOK {
 		if strings.Contains(stderr, "direct I/O: invalid argument") {
 			t.Skip("this file system has no direct I/O")

@@ -17,10 +17,8 @@ func TestFloorsAreThoseOfTheDocs(t *testing.T) {
 	}
 	_, section, _ := strings.Cut(string(text), "\n## The floors\n")
 	section, _, _ = strings.Cut(section, "\n## ")
-	var documented, declared []string
-	for _, line := range regexp.MustCompile("(?m)^\\| `.*$").FindAllString(section, -1) {
-		documented = append(documented, line)
-	}
+	documented := regexp.MustCompile("(?m)^\\| `.*$").FindAllString(section, -1)
+	var declared []string
 	for _, f := range floors {
 		declared = append(declared, fmt.Sprintf("| `%s` | %s | %s |", f.row, f.figure, f.bound.Text(f.unit)))
 		if !slices.Contains(rowNames(), f.row) {

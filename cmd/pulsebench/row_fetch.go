@@ -87,9 +87,19 @@ func measureFetchTail(ctx context.Context, t *table, row *report.Row) error {
 		return err
 	}
 	defer broker.Destroy()
+	echo, err := t.echoLog(t.tailBytes)
+	if err != nil {
+		return err
+	}
+	defer echo.Destroy()
 	row.Commands = append(row.Commands, again([]string{"table", "--rows=fetch-tail"}))
-	var values, broke, mine []float64
+	var values, ceilings, shares, broke, mine []float64
 	for i := range t.runs {
+		memory, memoryTook, err := t.readTail(ctx, echo)
+		if err != nil {
+			return fmt.Errorf("echo: %w", err)
+		}
+		ceilings = append(ceilings, float64(memory)/1e6/memoryTook.Seconds())
 		if err := t.fill(ctx, broker, t.tailBytes, batchDefault); err != nil {
 			return fmt.Errorf("fill the log: %w", err)
 		}
@@ -101,12 +111,20 @@ func measureFetchTail(ctx context.Context, t *table, row *report.Row) error {
 		values = append(values, float64(bytes)/1e6/took.Seconds())
 		broke = append(broke, (broker.ProcessorTime()-before).Seconds()/took.Seconds())
 		mine = append(mine, (report.ProcessorTime()-busy).Seconds()/took.Seconds())
-		t.progress(row, i, "%.1f MB/s", values[i])
+		shares = append(shares, values[i]/ceilings[i])
+		t.progress(row, i, "%.1f MB/s from the echo, %.1f MB/s from the broker", ceilings[i], values[i])
 	}
 	row.Add(figureBroker, report.UnitBytes, values, floorOf(row.Name, figureBroker))
+	row.Add("echo ceiling", report.UnitBytes, ceilings, nil)
+	row.Add(figureShare, report.UnitShare, shares, nil)
 	row.Add("broker's processors", report.UnitCores, broke, nil)
 	row.Add("client's processors", report.UnitCores, mine, nil)
-	return errors.Join(t.forget(ctx, broker, fetchTopic), broker.Stop())
+	return errors.Join(t.forget(ctx, broker, fetchTopic), broker.Stop(), echo.Stop())
+}
+
+// echoLog starts an echo server that shows as many bytes as the broker's topic has, out of memory.
+func (t *table) echoLog(bytes int64) (*host.Server, error) {
+	return host.StartEcho(t.folder, fmt.Sprintf("--partitions=%d", fetchPartitions), "--records="+number(bytes/fetchRecordBytes/fetchPartitions))
 }
 
 // readTail reads the last bytes of the topic over one connection, again and again until the time of a run is over.
@@ -168,19 +186,32 @@ func measureFetchSDK(ctx context.Context, t *table, row *report.Row) error {
 	if err := t.fill(ctx, broker, t.fetchBytes, batchDefault); err != nil {
 		return fmt.Errorf("fill the log: %w", err)
 	}
+	echo, err := t.echoLog(t.fetchBytes)
+	if err != nil {
+		return err
+	}
+	defer echo.Destroy()
 	args := []string{"consume", "--sdk", "--topic=" + fetchTopic}
 	row.Commands = append(row.Commands, again(args))
+	var ceilings, shares []float64
 	var results []*report.Result
 	for i := range t.runs {
+		memory, err := t.measure(ctx, side{server: echo, args: args, keep: true})
+		if err != nil {
+			return fmt.Errorf("echo: %w", err)
+		}
 		result, err := t.measure(ctx, side{server: broker, args: args, keep: true})
 		if err != nil {
 			return err
 		}
 		results = append(results, result)
-		t.progress(row, i, "%.0f records/s", result.RecordsPerSecond)
+		ceilings, shares = append(ceilings, memory.RecordsPerSecond), append(shares, result.RecordsPerSecond/memory.RecordsPerSecond)
+		t.progress(row, i, "%.0f records/s from the echo, %.0f records/s from the broker", memory.RecordsPerSecond, result.RecordsPerSecond)
 	}
 	row.Add(figureClient, report.UnitRecords, each(results, func(r *report.Result) float64 { return r.RecordsPerSecond }), floorOf(row.Name, figureClient))
+	row.Add("echo ceiling and client", report.UnitRecords, ceilings, nil)
+	row.Add(figureShare, report.UnitShare, shares, nil)
 	row.Add("bytes", report.UnitBytes, each(results, func(r *report.Result) float64 { return r.MegabytesPerSecond }), nil)
 	readers(row, results)
-	return errors.Join(t.forget(ctx, broker, fetchTopic), broker.Stop())
+	return errors.Join(t.forget(ctx, broker, fetchTopic), broker.Stop(), echo.Stop())
 }

@@ -60,6 +60,9 @@ func measureOpenLoop(ctx context.Context, t *table, row *report.Row) error {
 	row.Add("knee", report.UnitRecords, []float64{sweep.Knee}, nil)
 	row.Notes = append(row.Notes, fmt.Sprintf("the knee: %.0f %% of what was offered went through and p99 stayed under %g ms for %g s; each run at half of it took %v",
 		100*sweep.AchievedMin, sweep.P99Max, sweep.StepSeconds, openTimes*t.duration))
+	if sweep.Omitted {
+		row.Notes = append(row.Notes, "the knee may be higher: higher rates do not fit on the disk for so long")
+	}
 	row.Add("rate", report.UnitRecords, each(results, func(r *report.Result) float64 { return r.RecordsPerSecond }), nil)
 	row.Add("p50", report.UnitMillis, each(results, func(r *report.Result) float64 { return r.Latency.P50 }), nil)
 	row.Add(figureP99, report.UnitMillis, each(results, func(r *report.Result) float64 { return r.Latency.P99 }), floorOf(row.Name, figureP99))

@@ -25,8 +25,10 @@ const (
 	sweepAchievedDefault  = 0.99
 	sweepP99Default       = 20 * time.Millisecond
 
-	// confirmsMax is how many rates are tried at full length after scouting.
-	confirmsMax = 8
+	// confirmsMax is how many rates are tried at full length after scouting, and confirmSteps how many times the
+	// precision lies between them: each takes long.
+	confirmsMax  = 6
+	confirmSteps = 2
 
 	// sweepRoomShare is how much of the disk's free room a step may fill.
 	sweepRoomShare = 0.8
@@ -56,8 +58,8 @@ batch was due. The rate doubles until a step is bad; then the distance between t
 good and the first bad rate is halved until they are --precision apart. A step is good when
 --achieved of what was offered went through in the time and p99 stayed under --p99-max. The
 knee is the highest good rate. With --scout-duration the way there is made of such shorter
-steps, and the rate that they find is tried for --step-duration; when it is bad then, the
-next lower ones are.
+steps, and the rate that they find is tried for --step-duration; when it is bad then, lower
+ones are, each two times --precision below the one before.
 
 Every step is read back and verified. A topic that a step has created is deleted behind it,
 so that the disk has to hold one step; one that exists is filled and kept.`,
@@ -133,8 +135,12 @@ func (sw *sweeper) run(ctx context.Context, b *bench, server *host.Server, args 
 		Environment: report.NewEnvironment(core.Version, folder)}
 	try := func(length time.Duration) func(rate float64) (bool, error) {
 		return func(rate float64) (bool, error) {
-			if err := sw.checkRoom(b, server, rate, length, args); err != nil {
+			if why, err := sw.checkRoom(b, server, rate, length, args); err != nil {
 				return false, err
+			} else if why != "" {
+				out.Omit(rate, length.Seconds(), why)
+				b.say("sweep: %.0f records/s for %v is left out: %s", rate, length, why)
+				return false, nil
 			}
 			result, err := b.measure(ctx, side{server: server, stall: true, args: with(args, fmt.Sprintf("--rate=%.0f", rate), "--duration="+length.String())})
 			if err != nil {
@@ -157,36 +163,35 @@ func (sw *sweeper) run(ctx context.Context, b *bench, server *host.Server, args 
 	}
 	found, err := search.Find(try(sw.scout))
 	if err == nil && found > 0 {
-		_, err = knee.Confirm(found, sw.precision, confirmsMax, try(sw.stepDuration))
+		_, err = knee.Confirm(found, confirmSteps*sw.precision, confirmsMax, try(sw.stepDuration))
 	}
 	return out, err
 }
 
-// checkRoom makes a step that would fill the disk of a broker that was started here an error before it begins: what it
-// would measure is a full disk.
-func (sw *sweeper) checkRoom(b *bench, server *host.Server, rate float64, length time.Duration, args []string) error {
+// checkRoom says why a step cannot be: it would fill the disk of a broker that was started here, and measure a full disk.
+func (sw *sweeper) checkRoom(b *bench, server *host.Server, rate float64, length time.Duration, args []string) (why string, err error) {
 	if server.Data == "" {
-		return nil
+		return "", nil
 	}
 	w, err := b.workload(args)
 	if err != nil {
-		return err
+		return "", err
 	}
 	needed := rate * length.Seconds() * float64(w.recordBytes)
 	free := 0.0
 	for deadline := time.Now().Add(roomWait); ; time.Sleep(roomCheck) { // the last step's topic is deleted in the background
 		n, err := host.FreeBytes(server.Data)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if free = float64(n); needed <= free*sweepRoomShare || time.Now().After(deadline) {
 			break
 		}
 	}
 	if needed > free*sweepRoomShare {
-		return fmt.Errorf("%v at %.0f records/s are %.0f GB, and %.0f GB are free on the disk: shorten --step-duration or take another --dir", length, rate, needed/1e9, free/1e9)
+		return fmt.Sprintf("it is %.1f GB, and the disk has %.1f GB free", needed/1e9, free/1e9), nil
 	}
-	return nil
+	return "", nil
 }
 
 const (
@@ -226,8 +231,8 @@ func (sw *sweeper) write(s *session, out *report.Sweep) error {
 // curveOf draws the steps of a sweep by their rate.
 func curveOf(s *report.Sweep) chart.Curve {
 	curve := chart.Curve{Title: "Throughput against latency", Knee: s.Knee, Bound: s.P99Max}
-	if len(s.Steps) > 0 {
-		load := &s.Steps[0].Result.Workload
+	if at := slices.IndexFunc(s.Steps, func(step report.Step) bool { return step.Result.Latency != nil }); at >= 0 {
+		load := &s.Steps[at].Result.Workload
 		curve.Title = fmt.Sprintf("Throughput against latency: %d B x %.0f a batch, %d partitions, %s", load.RecordBytes, load.BatchRecords, load.Partitions, load.Durability)
 	}
 	for _, step := range s.Steps {

@@ -114,10 +114,10 @@ func (b *broker) start(ctx context.Context) error {
 	b.server = server
 	metrics.show(b.metrics())
 	b.progress.ready()
-	b.log.Info("ready", "address", addressOf(server.Addresses()), "admin", admin.Address().String(), "version", core.Version,
+	b.log.Info("ready", append([]any{"address", addressOf(server.Addresses()), "admin", admin.Address().String(), "version", core.Version,
 		"node", int(b.config.Broker.NodeID), "cluster", node.ClusterID, "data_dir", b.config.Storage.DataDir,
 		"disk", b.folder.Choice().Driver.String(), "shards", b.config.Broker.Shards, "reactors", b.config.Broker.Reactors,
-		"start_ms", time.Since(began).Milliseconds())
+		"start_ms", time.Since(began).Milliseconds()}, b.progress.stageFields()...)...)
 	return nil
 }
 

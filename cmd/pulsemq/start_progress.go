@@ -24,10 +24,40 @@ type startProgress struct {
 	mu     sync.Mutex
 	shards map[core.ShardID]reactor.Progress
 	logged time.Time
+	stages stageTimes
+}
+
+// stageTimes says how long a start was in each of its stages.
+type stageTimes struct {
+	stage string // empty before the first
+	since time.Time
+	took  map[string]time.Duration
+}
+
+// enter ends the stage before.
+func (t *stageTimes) enter(stage string, now time.Time) {
+	if stage == t.stage {
+		return
+	}
+	if t.stage != "" {
+		t.took[t.stage] += now.Sub(t.since)
+	}
+	t.stage, t.since = stage, now
+}
+
+// fields are the log's: "journal_ms", 12, "metadata_ms", 3 and so on, for every stage.
+func (t *stageTimes) fields() (fields []any) {
+	for _, stage := range startStages {
+		if stage != "ready" {
+			fields = append(fields, stage+"_ms", t.took[stage].Milliseconds())
+		}
+	}
+	return fields
 }
 
 func newStartProgress(health *netio.Health, log *slog.Logger) *startProgress {
-	return &startProgress{health: health, log: log, shards: map[core.ShardID]reactor.Progress{}, logged: time.Now()}
+	return &startProgress{health: health, log: log, shards: map[core.ShardID]reactor.Progress{}, logged: time.Now(),
+		stages: stageTimes{took: map[string]time.Duration{}}}
 }
 
 // startStages are the stages in their order; a node is in that of its slowest shard.
@@ -56,6 +86,7 @@ func (p *startProgress) note(one reactor.Progress) {
 	if sum.Stage == "ready" { // of the shards; the listener comes after them
 		sum.Stage = "listening"
 	}
+	p.stages.enter(startStages[slowest], time.Now())
 	p.health.SetProgress(sum)
 	if time.Since(p.logged) >= progressLogEvery {
 		p.logged = time.Now()
@@ -71,6 +102,13 @@ func (p *startProgress) ready() {
 	progress.Ready, progress.Stage = true, "ready"
 	p.health.SetProgress(progress)
 	p.served.Store(true)
+}
+
+// stageFields say how long each stage took, for the log.
+func (p *startProgress) stageFields() []any {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stages.fields()
 }
 
 func (p *startProgress) isReady() bool { return p.served.Load() }

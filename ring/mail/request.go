@@ -82,14 +82,15 @@ type Request struct {
 	LeaderEpoch core.LeaderEpoch // believed by the client; -1 unknown
 	LastEpoch   core.LeaderEpoch // of the last record read; -1 unknown
 
-	// RequestProduce: the batch is Slab.Bytes[Start : Start+Bytes], with at least
-	// core.BatchRoomBytes free before Start and padding room behind. Its header has
-	// been validated and its checksum verified by the reactor, which hands on the two
-	// checksums that it computed on the way.
+	// RequestProduce: the batch is Slab.Bytes[Start : Start+Bytes]. One of at least
+	// core.DirectWriteBytesMin has core.BatchRoomBytes before it and padding room behind;
+	// small ones may share a slab, of which each has a reference. The header has been
+	// validated and the checksum verified by the reactor, which hands on the checksum of
+	// the records when it has computed it on the way.
 	Slab       *core.Slab
 	Start      uint32
 	Bytes      uint32 // also the credit of RequestCredit
-	RecordsCRC uint32 // Castagnoli over the record area, bytes [61, end) of the batch
+	RecordsCRC uint32 // Castagnoli over the record area, bytes [61, end) of the batch; 0 for one below core.CombineBytesMin may mean that nobody computed it
 
 	Offset     core.Offset
 	Timestamp  int64 // milliseconds since the Unix epoch

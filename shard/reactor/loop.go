@@ -18,6 +18,7 @@ const (
 	requestsPerTurn = 512
 	bytesPerTurn    = 4 << 20
 
+	// requestsPerBatch is after how many requests their room goes back to the reactor.
 	requestsPerBatch = 64
 	completionsMax   = 256
 
@@ -30,7 +31,7 @@ const (
 
 	// trimIdle is after how long without work a shard returns free memory to the
 	// kernel, trimBytesPerPark at a time.
-	trimIdle         = 10 * time.Second
+	trimIdle         = time.Minute
 	trimBytesPerPark = 32 << 20
 
 	// snapshotEvery is how often counters are published while somebody reads them.
@@ -55,7 +56,6 @@ type Loop struct {
 	letters []*ring.SPSC[mail.Letter] // from each other shard; nil at its own place
 	out     *outlet
 
-	requests    [requestsPerBatch]mail.Request
 	completions [completionsMax]*core.DiskOp
 
 	stopping atomic.Bool
@@ -205,24 +205,25 @@ func (l *Loop) turn() (worked bool, err error) {
 	return worked, nil
 }
 
-// receive takes requests of one reactor.
+// receive takes requests of one reactor, where they lie: each is a few cache lines
+// that another core has written, and to copy them first would be most of the work.
 func (l *Loop) receive(link *mail.Link) bool {
 	count, bytes := 0, 0
 	for count < requestsPerTurn && bytes < bytesPerTurn {
-		n := link.Requests.PopBatch(l.requests[:])
-		for i := range l.requests[:n] {
-			r := &l.requests[i]
-			if r.Kind == mail.RequestProduce {
-				bytes += int(r.Bytes)
-			}
-			l.machine.Receive(r)
-			*r = mail.Request{}
-		}
-		count += n
-		if n < len(l.requests) {
+		r := link.Requests.Peek()
+		if r == nil {
 			break
 		}
+		if r.Kind == mail.RequestProduce {
+			bytes += int(r.Bytes)
+		}
+		l.machine.Receive(r)
+		link.Requests.Drop()
+		if count++; count%requestsPerBatch == 0 {
+			link.Requests.Free()
+		}
 	}
+	link.Requests.Free()
 	return count > 0
 }
 

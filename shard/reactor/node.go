@@ -35,6 +35,8 @@ type Node struct {
 	arenas  []memory
 
 	topicIDs func() core.TopicID
+	// startSyncs is how many files each shard syncs at a time while it starts.
+	startSyncs int
 
 	threads  sync.WaitGroup
 	mu       sync.Mutex

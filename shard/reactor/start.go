@@ -57,6 +57,10 @@ const (
 	letterRingSlots  = 1024
 )
 
+// startSyncs is how many files a shard syncs at a time while it starts. Syncs that are in
+// flight together share the work of the file system's journal and the flush of the disk.
+const startSyncs = 16
+
 // slots are the sizes of the rings.
 type slots struct{ requests, answers, letters int }
 
@@ -64,6 +68,7 @@ type slots struct{ requests, answers, letters int }
 // partitions that can be opened are, and the first view is published.
 func Start(o Options) (*Node, error) {
 	n := newNode(o)
+	n.startSyncs = startSyncs
 	if err := n.openFolder(nil); err != nil {
 		return nil, err
 	}

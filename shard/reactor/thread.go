@@ -124,7 +124,7 @@ func (n *Node) storeOptions() segment.Options {
 	return segment.Options{
 		ScrubBytesPerSecond: max(int64(storage.ScrubRate)/int64(n.options.Config.Broker.Shards), 1), ScrubNanos: scrub,
 		CacheBytes: n.budget.cache, OpenFiles: n.options.SegmentFiles, FreeBytesLow: int64(storage.MinFree), FlushBytes: int64(storage.FlushBytes),
-		RetainNanos: int64(storage.RetentionInterval), CompactNanos: int64(storage.CompactionInterval), ClockJumpNanos: int64(storage.ClockJumpMax),
+		StartSyncs: n.startSyncs, RetainNanos: int64(storage.RetentionInterval), CompactNanos: int64(storage.CompactionInterval), ClockJumpNanos: int64(storage.ClockJumpMax),
 	}
 }
 
@@ -142,38 +142,35 @@ func (n *Node) machineOptions(id core.ShardID) shard.Options {
 	}
 }
 
-// progressEvery is how many partitions are opened between two reports.
-const progressEvery = 100
+// openTogether is how many partitions are opened between two reports, and how many
+// have their files synced together.
+const openTogether = 64
 
 // openPartitions opens the shard's partitions. One that cannot be opened is
 // reported and answers PARTITION_UNAVAILABLE; the others serve.
 func (n *Node) openPartitions(l *Loop, metadata *cluster.Metadata, abandoned func() bool) error {
 	shards := len(n.loops)
-	type place struct {
-		topic  *core.Topic
-		number core.PartitionNumber
-	}
-	var mine []place
+	var mine []shard.Place
 	metadata.View().TopicsAfter("", func(t *core.Topic) bool {
 		for number, p := range t.Partitions {
 			if core.ShardOf(p.ID, shards) == l.id {
-				mine = append(mine, place{t, core.PartitionNumber(number)})
+				mine = append(mine, shard.Place{Topic: t, Number: core.PartitionNumber(number)})
 			}
 		}
 		return true
 	})
-	for i, p := range mine {
+	for done := 0; done < len(mine); {
 		if abandoned() {
 			return ErrStopped
 		}
-		if err := l.machine.Open(p.topic.Partitions[p.number].ID, p.topic, p.number); err != nil {
+		some := mine[done:min(done+openTogether, len(mine))]
+		l.machine.Open(some, func(err error) {
 			n.mu.Lock()
 			n.Unavailable = append(n.Unavailable, err)
 			n.mu.Unlock()
-		}
-		if (i+1)%progressEvery == 0 || i+1 == len(mine) {
-			n.progress(Progress{Shard: l.id, Stage: "partitions", Partitions: i + 1, Total: len(mine)})
-		}
+		})
+		done += len(some)
+		n.progress(Progress{Shard: l.id, Stage: "partitions", Partitions: done, Total: len(mine)})
 	}
 	return l.machine.Serve(func(id core.PartitionID) bool {
 		_, _, state := metadata.Partition(id)

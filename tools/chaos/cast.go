@@ -109,6 +109,9 @@ func (c *cast) hurt() bool {
 
 // crashed notes that a suffix of what is not synced may be gone.
 func (c *cast) crashed() {
+	if c.churn != nil {
+		c.churn.crashes.Add(1)
+	}
 	for _, ledgers := range c.ledgers {
 		for _, l := range ledgers {
 			l.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	pulsemq "github.com/pulsemq/pulsemq/clients/go"
@@ -14,9 +15,10 @@ const churnNames = 5
 
 // churn creates topics, writes a little to each and deletes them, over and over under the same few names.
 type churn struct {
-	client *pulsemq.Client
-	turn   int
-	topics [churnNames]churned
+	client  *pulsemq.Client
+	turn    int
+	topics  [churnNames]churned
+	crashes atomic.Int64 // of the broker
 }
 
 // churned is what is known of the topic of one name.
@@ -25,6 +27,7 @@ type churned struct {
 	id     pulsemq.TopicID
 	offset int64 // of an acknowledged message, -1 for none
 	value  string
+	doubt  int64 // how often the broker had crashed when its call had no answer
 }
 
 type churnState uint8
@@ -32,7 +35,10 @@ type churnState uint8
 const (
 	churnAbsent  churnState = iota
 	churnPresent            // its creation was acknowledged
-	churnDoubt              // a call about it had no answer
+	// A call about it had no answer. The broker may still come to do it, as long as the process that was asked lives,
+	// also after it was asked something else: a topic whose creation had no answer is not there when it is deleted, and
+	// there later. So a name in doubt rests until that process is gone.
+	churnDoubt
 )
 
 func churnName(i int) string { return fmt.Sprintf("churn-%d", i) }
@@ -53,10 +59,13 @@ func (c *churn) run(ctx context.Context) {
 
 func (c *churn) step(ctx context.Context, i int) {
 	t := &c.topics[i]
+	if t.state == churnDoubt && t.doubt == c.crashes.Load() {
+		return
+	}
 	if t.state == churnAbsent {
 		created, err := c.client.Admin().CreateTopic(ctx, pulsemq.TopicSpec{Name: churnName(i), Partitions: 3})
 		if err != nil {
-			t.state = churnDoubt
+			t.state, t.doubt = churnDoubt, c.crashes.Load()
 			return
 		}
 		*t = churned{state: churnPresent, id: created.ID, offset: -1}
@@ -77,7 +86,7 @@ func (c *churn) step(ctx context.Context, i int) {
 	case err == nil, errors.Is(err, pulsemq.ErrUnknownTopic):
 		*t = churned{}
 	default:
-		t.state = churnDoubt
+		t.state, t.doubt = churnDoubt, c.crashes.Load()
 	}
 }
 

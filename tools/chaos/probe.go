@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,10 +27,10 @@ func (p *plan) makeProbe(ctx context.Context) (err error) {
 	return err
 }
 
-// probeEach sends a message to each partition of a topic of its own, and counts those that were answered quickly and
-// those that were not in their time. It fails when one is heard of later than its time.
-func (p *plan) probeEach(ctx context.Context) (quick, slow int, err error) {
-	const told = time.Second
+// probeEach sends a message to each partition of a topic of its own, and counts those that were stored within a time and
+// those that were not. It fails when one is heard of much later than that.
+// why are the different reasons of those that were not stored.
+func (p *plan) probeEach(ctx context.Context, told time.Duration) (quick, slow int, why []string, err error) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	for partition := range uint32(probePartitions) {
@@ -40,17 +41,20 @@ func (p *plan) probeEach(ctx context.Context) (quick, slow int, err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
-			case failure == nil && took < stallOthers:
+			case failure == nil && took < told:
 				quick++
 			case took > told+stallTold:
 				err = errors.Join(err, fmt.Errorf("partition %d answered after %v: %v", partition, took, failure))
 			default:
 				slow++
+				if text := fmt.Sprint(failure); !slices.Contains(why, text) {
+					why = append(why, text)
+				}
 			}
 		})
 	}
 	all.Wait()
-	return quick, slow, err
+	return quick, slow, why, err
 }
 
 // probe sends one message.

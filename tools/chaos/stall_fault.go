@@ -12,7 +12,8 @@ const (
 	stallBrief = 2 * time.Second
 	// stallTold is how late a client may hear that its message was not stored in time.
 	stallTold = 2 * time.Second
-	// stallOthers is what a message to a shard whose disk works may take meanwhile, on a machine that does other things too.
+	// stallOthers is what a message to a shard whose disk works may take meanwhile, unless one takes longer before: the
+	// machine may do other things too.
 	stallOthers = time.Second
 )
 
@@ -27,9 +28,11 @@ var stallFault = diskFault{"stall", "the disk of one shard's journal stands stil
 			return err
 		}
 	}
-	if err := p.probe(ctx, 10*time.Second); err != nil { // it works before
-		return err
+	began := time.Now()
+	if _, slow, why, err := p.probeEach(ctx, spaceWait); err != nil || slow > 0 { // it works before
+		return errors.Join(err, fmt.Errorf("%d partitions did not answer within %v before the disk stood still: %q", slow, spaceWait, why))
 	}
+	usual := time.Since(began)
 	stall := stallLong
 	if p.brief {
 		stall = stallBrief
@@ -39,13 +42,15 @@ var stallFault = diskFault{"stall", "the disk of one shard's journal stands stil
 	if err != nil {
 		return err
 	}
-	began := time.Now()
+	others := max(stallOthers, min(4*usual, stall/3))
+	began = time.Now()
 	_, err = p.disk.hit(number, ruleWait)
 	var quick, slow int
 	for err == nil && (quick == 0 || time.Since(began) < stall-stallTold) {
 		var q, s int
-		if q, s, err = p.probeEach(ctx); err == nil && (q == 0 || s == 0) {
-			err = fmt.Errorf("%s of one shard stands still: %d partitions answer and %d do not; want some of both", operation, q, s)
+		var why []string
+		if q, s, why, err = p.probeEach(ctx, others); err == nil && (q == 0 || s == 0) {
+			err = fmt.Errorf("%s of one shard stands still: %d partitions answer and %d do not; want some of both within %v; usual are %v: %q", operation, q, s, others, usual, why)
 		}
 		quick, slow = quick+q, slow+s
 	}
@@ -62,9 +67,9 @@ var stallFault = diskFault{"stall", "the disk of one shard's journal stands stil
 		return err
 	}
 	return eventually(ctx, spaceWait, func() error {
-		_, slow, err := p.probeEach(ctx)
+		_, slow, why, err := p.probeEach(ctx, others)
 		if err == nil && slow > 0 {
-			err = fmt.Errorf("%d partitions do not answer after the disk has come back", slow)
+			err = fmt.Errorf("%d partitions do not answer after the disk has come back: %q", slow, why)
 		}
 		return err
 	})

@@ -188,6 +188,14 @@ var folderMutants = []mutant{
 		Tests: []string{"segment.TestUnreadableEndIsNotCut"},
 	},
 	{
+		Name:  "found-names-synced",
+		Rule:  "The names of the files that an unclean start builds on are made durable first.",
+		File:  "segment/recover.go",
+		Find:  "		if err := s.ports.FS.SyncDir(dir); err != nil {\n			return err\n		}\n	}\n	if err := r.dropSuperseded()",
+		Put:   "	}\n	if err := r.dropSuperseded()",
+		Tests: []string{"segment.TestNameOfARewrittenSegmentIsDurable"},
+	},
+	{
 		Name:  "quarantine-folders",
 		Rule:  "The folder of a partition that has no recorded deletion is moved aside, never removed.",
 		File:  "segment/quarantine.go",

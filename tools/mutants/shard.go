@@ -132,4 +132,12 @@ var shardMutants = []mutant{
 		Put:   "",
 		Tests: []string{"shard.TestAppendTimeIsTheBrokers"},
 	},
+	{
+		Name:  "recovered-view-is-made",
+		Rule:  "What is recovered of the metadata is complete before the threads of all shards read it.",
+		File:  "shard/reactor/start.go",
+		Find:  "	metadata.View() // is made by the first call, and every shard's thread reads it from here on\n",
+		Put:   "",
+		Tests: []string{"shard/reactor.TestThreadsShareTheRecoveredMetadata"},
+	},
 }

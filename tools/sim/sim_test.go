@@ -50,6 +50,10 @@ var kept = []struct {
 }{
 	{6, "a FETCH that a shutdown had refused was answered once more"},
 	{529, "an EIO while the number of shards changed cost the journal what could not be read"},
+	{101010, "recycling freed the journal's frames of a partition that a start could not open"},
+	{200357, "the same, with the first records of a log"},
+	{101681, "the ledger took for durable what a kill had lost before"},
+	{300096, "a producer that came after the last fault never stopped"},
 }
 
 func TestKeptSeeds(t *testing.T) {

@@ -79,6 +79,7 @@ type publisher struct {
 	payload []byte
 	due     []time.Time // by slot
 	sent    uint64
+	acked   uint64
 	waits   []time.Duration
 }
 
@@ -109,7 +110,7 @@ func (p *publisher) run(ctx context.Context, end time.Time) error {
 				return errors.New("an acknowledgement of a message that was not sent")
 			}
 			now = time.Now()
-			if p.sent%waitEvery == 0 {
+			if p.acked++; p.acked%waitEvery == 1 { // the first one too, of a run that has few
 				p.waits = append(p.waits, now.Sub(p.due[slot]))
 			}
 			if now.Before(end) {

@@ -68,3 +68,14 @@ func waitReadable(fd int, timeout int64) error {
 func (f *openFile) Uncache(offset, length int64) {
 	_ = unix.Fadvise(int(f.file.Fd()), offset, length, unix.FADV_DONTNEED)
 }
+
+// NextData is where the file holds something at or behind a position; its size when
+// nothing is left but what was reserved and never written, which reads as zeros. A file
+// system that cannot tell calls everything data.
+func (f *openFile) NextData(position int64) (int64, error) {
+	next, err := unix.Seek(int(f.file.Fd()), position, unix.SEEK_DATA)
+	if err == unix.ENXIO {
+		return f.Size()
+	}
+	return next, err
+}

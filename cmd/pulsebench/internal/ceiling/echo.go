@@ -31,25 +31,39 @@ const (
 	echoWindowRequests = 1 << 16
 )
 
-// Echo is a server that answers PRODUCE with an acknowledgement as soon as it has read it, and keeps nothing. It knows
-// just as much of the protocol as a producer needs; every topic exists and has the same number of partitions.
+// Echo is a server that answers PRODUCE with an acknowledgement as soon as it has read it, and keeps nothing; FETCH it
+// answers out of memory. It knows just as much of the protocol as a producer and a consumer need; every topic exists and
+// has the same number of partitions.
 type Echo struct {
 	listener   *net.TCPListener
 	partitions int
+	log        *shownLog
 	client     *gnet.Client
 	accepting  sync.WaitGroup
 	producers  atomic.Int64
 	offset     atomic.Int64 // of the next batch; one for all partitions, because nobody reads them
 }
 
-// StartEcho listens on an address and serves with as many event loops.
-func StartEcho(address string, loops, partitions int) (*Echo, error) {
-	listener, err := net.Listen("tcp", address)
+// EchoSpec says what an echo server shows, and how it serves.
+type EchoSpec struct {
+	Address    string
+	Loops      int // event loops
+	Partitions int
+	Records    int64 // that FETCH finds in each partition
+}
+
+// StartEcho listens and serves.
+func StartEcho(spec EchoSpec) (*Echo, error) {
+	log, err := newShownLog(spec.Records)
 	if err != nil {
 		return nil, err
 	}
-	e := &Echo{listener: listener.(*net.TCPListener), partitions: partitions}
-	e.client, err = gnet.NewClient(&echoEvents{echo: e}, gnet.WithNumEventLoop(loops), gnet.WithLockOSThread(true),
+	listener, err := net.Listen("tcp", spec.Address)
+	if err != nil {
+		return nil, err
+	}
+	e := &Echo{listener: listener.(*net.TCPListener), partitions: spec.Partitions, log: log}
+	e.client, err = gnet.NewClient(&echoEvents{echo: e}, gnet.WithNumEventLoop(spec.Loops), gnet.WithLockOSThread(true),
 		gnet.WithReadBufferCap(echoReadBytes), gnet.WithLogger(silentLog{}))
 	if err == nil {
 		err = e.client.Start()
@@ -90,8 +104,8 @@ func (e *Echo) accept() {
 
 // Serve is what the process of its own does: it says in one line of JSON where it listens, as a broker's log does, and
 // serves until ctx ends.
-func Serve(ctx context.Context, log io.Writer, address string, loops, partitions int) error {
-	e, err := StartEcho(address, loops, partitions)
+func Serve(ctx context.Context, log io.Writer, spec EchoSpec) error {
+	e, err := StartEcho(spec)
 	if err != nil {
 		return err
 	}
@@ -118,15 +132,21 @@ type echoEvents struct {
 func (*echoEvents) OnTraffic(c gnet.Conn) gnet.Action {
 	at := c.Context().(*echoConn)
 	b, _ := c.Next(-1) // without an error: all that there is
+	at.conn = c
 	if err := at.take(b); err != nil {
 		slog.Error("the echo server ends a connection", "error", err)
 		return gnet.Close
 	}
-	if len(at.out) > 0 {
-		_, _ = c.Write(at.out) // a connection that is gone is told to OnClose
-		at.out = at.out[:0]
-	}
+	at.flush()
 	return gnet.None
+}
+
+// flush sends what was gathered.
+func (c *echoConn) flush() {
+	if len(c.out) > 0 {
+		_, _ = c.conn.Write(c.out) // a connection that is gone is told to OnClose
+		c.out = c.out[:0]
+	}
 }
 
 // echoConn is one connection. It belongs to its event loop.
@@ -139,6 +159,11 @@ type echoConn struct {
 	inside bool   // header is that of a frame that has begun
 	out    []byte
 	answer proto.ProduceResponse
+
+	conn  gnet.Conn
+	fetch proto.FetchRequest
+	heads []byte   // of the batches of one answer
+	parts [][]byte // of one answer
 }
 
 // take goes through what has arrived.
@@ -187,6 +212,15 @@ func (c *echoConn) answerFrame() error {
 	if c.header.Answer {
 		return nil
 	}
+	if c.header.Command == proto.CommandFetch {
+		if err := c.fetch.Decode(c.body); err != nil {
+			return err
+		}
+		c.flush() // answers keep the order of their requests
+		c.heads, c.parts = c.echo.log.answer(id, &c.fetch, c.heads, c.parts)
+		_, _ = c.conn.Writev(c.parts)
+		return nil
+	}
 	answer, err := c.echo.reply(c.header.Command, c.body)
 	if err != nil {
 		answer = proto.AsError(err)
@@ -213,7 +247,13 @@ func (e *Echo) reply(command proto.Command, body []byte) (proto.Message, error) 
 		if err := request.Decode(body); err != nil {
 			return nil, err
 		}
-		return &proto.ListOffsetsResponse{Items: make([]proto.ListOffsetsResult, len(request.Items))}, nil
+		answer := &proto.ListOffsetsResponse{Items: make([]proto.ListOffsetsResult, len(request.Items))}
+		for i, item := range request.Items {
+			if item.Kind == proto.OffsetKindLatest {
+				answer.Items[i].Offset = e.log.records
+			}
+		}
+		return answer, nil
 	case proto.CommandInitProducer:
 		return &proto.InitProducerResponse{ProducerID: e.producers.Add(1)}, nil
 	case proto.CommandPing:

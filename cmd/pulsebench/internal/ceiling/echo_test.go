@@ -70,7 +70,7 @@ func TestEchoAnswersHoweverBytesArrive(t *testing.T) {
 
 // The load of produce runs against it as against a broker.
 func TestEchoServesTheLoad(t *testing.T) {
-	e, err := StartEcho("127.0.0.1:0", 1, 3)
+	e, err := StartEcho(EchoSpec{Address: "127.0.0.1:0", Loops: 1, Partitions: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,5 +109,38 @@ func TestEchoAllocatesNothingForBatches(t *testing.T) {
 		}
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// What a reader finds is a log like any other: every offset once, in order, every checksum right.
+func TestEchoShowsALogToReaders(t *testing.T) {
+	e, err := StartEcho(EchoSpec{Address: "127.0.0.1:0", Loops: 1, Partitions: 3, Records: 4500}) // five batches each
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	topic, err := load.OpenTopic(ctx, e.Address(), "test", load.TopicSpec{Name: "any"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := topic.Offsets(ctx, "test", proto.OffsetKindLatest)
+	if err != nil || to[2] != 5000 {
+		t.Fatalf("the logs end at %v, %v", to, err)
+	}
+	account := ledger.NewSurvey()
+	// Two batches fit into an answer, so that the last answer of each partition holds one.
+	reading, err := load.OpenReading(ctx, load.ReadingSpec{Topic: topic, Version: "test", Connections: 2, InFlight: 3, Bytes: 700_000,
+		From: make([]int64, 3), To: to, Account: account, Clock: load.NewClock()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reading.Close()
+	if err := reading.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if tally := reading.Tally(); tally.Records.Load() != 15_000 || tally.Requests != 9 || !account.Verdict().Clean() || reading.Foreign() != 0 {
+		t.Errorf("%d records with %d requests, %v, %d foreign", tally.Records.Load(), tally.Requests, account.Verdict(), reading.Foreign())
 	}
 }

@@ -81,7 +81,8 @@ type Sender struct {
 	deadlineAt int64
 	answer     proto.ProduceResponse
 	request    proto.ProduceRequest
-	payload    int // bytes of each request
+	payload    int   // bytes of each request
+	stamp      int64 // of the records of one send, in milliseconds: to ask for the time of each costs more than to build its head
 	err        error
 }
 
@@ -214,6 +215,7 @@ func (s *Sender) take(readErr error) error {
 
 // send sends what is due and has room, and the barrier once there is nothing more.
 func (s *Sender) send(now int64) error {
+	s.stamp = time.Now().UnixMilli()
 	for range s.slots {
 		if !s.sendNext(now) {
 			break
@@ -269,7 +271,7 @@ func (s *Sender) appendRequest(id uint64, partition *Partition, mark payload.Mar
 	header := proto.FrameHeader{Version: proto.CommandProduce.Version(), Command: proto.CommandProduce, RequestID: id}
 	out := proto.AppendFrameHeader(s.spec.Link.Out(), header, s.payload)
 	out = s.request.AppendHead(out)
-	out = s.spec.Template.AppendHead(out, mark, time.Now().UnixMilli())
+	out = s.spec.Template.AppendHead(out, mark, s.stamp)
 	s.spec.Link.SetOut(out)
 	s.spec.Link.Tail(s.spec.Template.Tail())
 }

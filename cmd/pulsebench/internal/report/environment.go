@@ -30,6 +30,7 @@ type Environment struct {
 // its addresses. command stands for the arguments, which name them too.
 func (e Environment) Public(command string) Environment {
 	e.FileSystem, _, _ = strings.Cut(e.FileSystem, " on ")
+	e.Kernel, _, _ = strings.Cut(e.Kernel, "-") // behind it somebody's own name for a build
 	e.DataFolder, e.Command = "", command
 	e.Broker.Addresses, e.Broker.ClusterID = "", ""
 	settings := make(map[string]string)

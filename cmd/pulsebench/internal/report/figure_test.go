@@ -87,8 +87,9 @@ func TestStepsAreJudged(t *testing.T) {
 	if s.Knee != 2000 || len(s.Steps) != 7 {
 		t.Errorf("the knee is %v of %d steps", s.Knee, len(s.Steps))
 	}
+	s.Omit(9000, 10, "no room")
 	var table bytes.Buffer
-	if err := s.WriteTable(&table); err != nil || !strings.Contains(table.String(), "knee: 2,000 records/s") || !strings.Contains(table.String(), "97.5 % went through") {
+	if err := s.WriteTable(&table); err != nil || s.Knee != 2000 || !strings.Contains(table.String(), "knee: 2,000 records/s, or more") || !strings.Contains(table.String(), "no room") || !strings.Contains(table.String(), "97.5 % went through") {
 		t.Errorf("%v, the table is\n%s", err, table.String())
 	}
 }

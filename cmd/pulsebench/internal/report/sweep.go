@@ -23,6 +23,7 @@ type Sweep struct {
 	AchievedMin float64     `json:"achieved_min"`            // what a good step achieves at least
 	P99Max      float64     `json:"p99_max_ms"`              // what its p99 stays below
 	StepSeconds float64     `json:"step_seconds"`            // how long a rate has to last to be the knee
+	Omitted     bool        `json:"omitted_for_room"`        // a higher rate would not have fitted on the disk: the knee may be higher
 	Steps       []Step      `json:"steps"`                   // in the order in which they were tried
 	Environment Environment `json:"environment"`
 }
@@ -46,6 +47,12 @@ func (s *Sweep) Judge(offered, seconds float64, result *Result) *Step {
 		s.Knee = max(s.Knee, offered)
 	}
 	return &s.Steps[len(s.Steps)-1]
+}
+
+// Omit adds a rate that was not tried, because what it sends does not fit on the disk.
+func (s *Sweep) Omit(offered, seconds float64, why string) {
+	s.Omitted = true
+	s.Steps = append(s.Steps, Step{Offered: offered, Seconds: seconds, Why: why, Result: new(Result)})
 }
 
 // Public is the sweep as a page may show it that others read.
@@ -93,6 +100,9 @@ func (s *Sweep) WriteTable(w io.Writer) error {
 	knee := "none of these rates is good"
 	if s.Knee > 0 {
 		knee = fmt.Sprintf("knee: %s records/s", grouped(int64(s.Knee)))
+	}
+	if s.Omitted {
+		knee += ", or more: higher rates do not fit on the disk"
 	}
 	_, err := fmt.Fprintf(w, "%s; good is at least %.0f %% through and p99 under %s ms, over %g s\n", knee, 100*s.AchievedMin, millis(s.P99Max), s.StepSeconds)
 	return err

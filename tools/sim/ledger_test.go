@@ -1,0 +1,67 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/pulsemq/pulsemq/proto"
+)
+
+// ledgerOf is the ledger of one partition, without a broker.
+func ledgerOf(level proto.Durability) (*world, *plog) {
+	w := newWorld(1, false)
+	w.plan.diskFaults, w.plan.fullDisk = false, false
+	t := &topic{world: w, name: "t", level: level, certain: true, wasWeak: level < proto.DurabilitySync}
+	return w, t.addLog()
+}
+
+func (p *plog) acks(number, base int64, level proto.Durability) {
+	a := &attempt{number: number, log: p, span: 1, sends: 1, producer: -1}
+	p.acked(a, &proto.ProduceResponse{BaseOffset: base, Durability: level})
+}
+
+// What is durable below an acknowledgement is what stood there in that life of the
+// broker. What a weaker topic had there before, and may have lost by then, is not.
+func TestLedgerOfWhatAnEndTook(t *testing.T) {
+	for name, c := range map[string]struct {
+		level proto.Durability
+		do    func(w *world, p *plog)
+		right bool
+	}{
+		"lost by a kill, and stored anew below a durable record": {proto.DurabilityNone, func(w *world, p *plog) {
+			p.acks(1, 0, proto.DurabilityNone)
+			w.ledger.processEnded()
+			p.acks(3, 1, proto.DurabilitySync) // the answer to what is at 0 comes later
+			p.acks(2, 0, proto.DurabilitySync)
+		}, true},
+		"durable before the kill": {proto.DurabilityNone, func(w *world, p *plog) {
+			p.acks(1, 0, proto.DurabilityNone)
+			p.acks(3, 1, proto.DurabilitySync)
+			w.ledger.processEnded()
+			p.acks(2, 0, proto.DurabilitySync)
+		}, false},
+		"durable before two kills": {proto.DurabilityNone, func(w *world, p *plog) {
+			p.acks(1, 0, proto.DurabilityNone)
+			p.acks(3, 1, proto.DurabilitySync)
+			w.ledger.processEnded()
+			w.ledger.powerCut()
+			p.acks(4, 2, proto.DurabilitySync)
+			p.acks(2, 0, proto.DurabilitySync)
+		}, false},
+		"in one life": {proto.DurabilityNone, func(w *world, p *plog) {
+			p.acks(1, 0, proto.DurabilityNone)
+			p.acks(2, 0, proto.DurabilityNone)
+		}, false},
+		"of a topic that was always durable": {proto.DurabilitySync, func(w *world, p *plog) {
+			p.acks(1, 0, proto.DurabilitySync)
+			w.ledger.powerCut()
+			p.acks(2, 0, proto.DurabilitySync)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, p := ledgerOf(c.level)
+			if c.do(w, p); (w.failed == nil) != c.right {
+				t.Fatalf("the ledger says: %v", w.failed)
+			}
+		})
+	}
+}
