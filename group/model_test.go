@@ -35,8 +35,10 @@ func (c *catalog) set(name string, id byte, partitions int) {
 	c.topics[name] = &core.Topic{ID: core.TopicID{id}, Name: name, Partitions: make([]core.TopicPartition, partitions)}
 }
 
+// place is a partition of a topic; a topic that was made again under its name is another one.
 type place struct {
 	topic     string
+	id        core.TopicID
 	partition int
 }
 
@@ -102,7 +104,7 @@ func (w *world) apply(c *client, m *Member) {
 	for _, t := range w.group.Topics {
 		for i, p := range t.Partitions {
 			if p.Holder == m && p.Target == m {
-				may[place{t.Name, i}] = p.Epoch
+				may[place{t.Name, t.ID, i}] = p.Epoch
 			}
 		}
 	}
@@ -146,7 +148,7 @@ func (w *world) check() {
 			continue
 		}
 		for at, epoch := range c.owns {
-			if epoch < w.fences[at] || w.catalog.topics[at.topic] == nil {
+			if topic := w.catalog.topics[at.topic]; epoch < w.fences[at] || topic == nil || topic.ID != at.id {
 				continue // fenced, or the topic is gone
 			}
 			if other := owned[at]; other != "" {
@@ -216,7 +218,7 @@ func (w *world) converge() {
 			}
 			found := false
 			for _, c := range w.clients {
-				_, has := c.owns[place{t.Name, i}]
+				_, has := c.owns[place{t.Name, t.ID, i}]
 				found = found || has && c.id == p.Holder.ID
 			}
 			if !found {
@@ -273,11 +275,6 @@ func TestGroupModel(t *testing.T) {
 				case topic == nil:
 					w.topics++
 					w.catalog.set(name, w.topics, rapid.IntRange(1, 6).Draw(t, "partitions"))
-					for at := range w.fences {
-						if at.topic == name {
-							delete(w.fences, at)
-						}
-					}
 				case rapid.IntRange(0, 3).Draw(t, "delete") == 0:
 					w.catalog.epoch++
 					delete(w.catalog.topics, name)
