@@ -55,6 +55,21 @@ func (m *Metadata) PlanCreate(r *proto.CreateTopicRequest, id core.TopicID, rule
 	}, nil
 }
 
+// PlanGroups is PlanCreate for the topic that keeps the consumer groups. Its log holds the
+// records of groups and no data: old segments go as soon as a state stands for them.
+func (m *Metadata) PlanGroups(id core.TopicID, rules Rules) (*TopicCreate, *proto.Error) {
+	if err := m.topicFree(core.GroupsTopic); err != nil {
+		return nil, err
+	}
+	if err := m.partitionsAllowed(core.GroupsTopic, core.GroupsPartitions, 0); err != nil {
+		return nil, err
+	}
+	return &TopicCreate{
+		Topic: id, Name: core.GroupsTopic, Partitions: core.GroupsPartitions, Replicas: rules.ReplicasDefault, Leader: rules.Node,
+		Overrides: []Setting{{"durability", "sync"}, {"retention.ms", "unlimited"}, {"segment.bytes", "4MB"}},
+	}, nil
+}
+
 // PlanDelete is PlanCreate for a deletion.
 func (m *Metadata) PlanDelete(r *proto.DeleteTopicRequest) (*TopicDelete, *proto.Error) {
 	topic, err := m.topicNamed(r.Name, r.TopicID)
@@ -149,6 +164,9 @@ func (m *Metadata) topicNamed(name string, id core.TopicID) (*core.Topic, *proto
 	}
 	if !ok {
 		return nil, topicUnknown(name, id)
+	}
+	if core.TopicReserved(topic.Name) {
+		return nil, proto.CodeInvalidName.Errorf("topic %s is the broker's own and cannot be changed", topic.Name)
 	}
 	return topic, nil
 }

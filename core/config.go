@@ -21,6 +21,7 @@ type Config struct {
 	Retention   RetentionConfig
 	Producer    ProducerConfig
 	Consumer    ConsumerConfig
+	Offsets     OffsetsConfig
 	Log         LogConfig
 	Metrics     MetricsConfig
 }
@@ -126,6 +127,11 @@ type ConsumerConfig struct {
 	MaxFetchMessages int
 	MaxFetchBytes    Size
 	MaxFetchWait     time.Duration
+}
+
+// OffsetsConfig is about what consumer groups commit.
+type OffsetsConfig struct {
+	Retention time.Duration
 }
 
 // LogConfig is the broker's own log.

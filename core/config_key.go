@@ -248,6 +248,10 @@ var keys = []Key{
 		"How long a fetch waits for new records at most, whatever it asks for.",
 		func(c *Config) any { return &c.Consumer.MaxFetchWait }},
 
+	{"offsets.retention", "7d", Domain{Kind: KindDuration, Min: int64(time.Second), Max: int64(yearsTen)},
+		"How long what a consumer group has committed is kept after it has had its last member and its last commit.",
+		func(c *Config) any { return &c.Offsets.Retention }},
+
 	{"log.level", "info", Domain{Kind: KindChoice, Choices: []string{"debug", "info", "warn", "error"}},
 		"Least severity that is logged.",
 		func(c *Config) any { return &c.Log.Level }},

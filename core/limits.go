@@ -71,6 +71,30 @@ const (
 	// TopicNameBytesMax bounds a topic's name.
 	TopicNameBytesMax = 249
 
+	// GroupNameBytesMax bounds the name of a consumer group, and of a static member.
+	GroupNameBytesMax = 255
+
+	// MemberIDBytesMax bounds the id that a member chooses.
+	MemberIDBytesMax = 64
+
+	// GroupMembersMax bounds the members of one group, GroupPartitionsMax the partitions
+	// that it shares: the group's record has to fit one frame.
+	GroupMembersMax    = 1_000
+	GroupPartitionsMax = 10_000
+
+	// GroupTopicsMax bounds the topics that a member names.
+	GroupTopicsMax = 100
+
+	// GroupPatternBytesMax bounds the pattern that a member names.
+	GroupPatternBytesMax = 255
+
+	// CursorMetadataBytesMax bounds what a commit says beside its offset.
+	CursorMetadataBytesMax = 1024
+
+	// CursorBytesMax bounds what one partition keeps of the groups that read it, as its
+	// state file holds it.
+	CursorBytesMax = 8 << 20
+
 	// ShardsMax and ReactorsMax bound a node's threads.
 	ShardsMax   = 64
 	ReactorsMax = 64

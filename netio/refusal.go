@@ -27,7 +27,7 @@ func unknownTopicID(id core.TopicID) *proto.Error {
 }
 
 func unknownTopicName(name string) *proto.Error {
-	if problem := core.TopicNameProblem(name); problem != "" {
+	if problem := core.TopicNameProblem(name); problem != "" && name != core.GroupsTopic { // which is made with the first group
 		return &proto.Error{Code: proto.CodeInvalidName, Text: problem}
 	}
 	return proto.CodeUnknownTopic.Errorf("there is no topic %s", core.Quote(name))

@@ -27,6 +27,11 @@ type ShardSample struct {
 	Starved    uint64 // times that an answer waited for memory
 	Internal   uint64 // answers INTERNAL: bugs
 
+	// Of consumer groups.
+	Groups, GroupMembers, GroupsMoving int
+	Commits, CursorFrames, Rebalances  uint64
+	RebalanceNanos                     int64 // how long they took together
+
 	// Stages in nanoseconds; nil when not measured.
 	Ring, Write, Sync, Total *hdrhistogram.Histogram
 

@@ -57,8 +57,10 @@ type Session struct {
 	scatters  map[uint32]*scatter // under way, by their token
 	scatterID uint32
 
-	// creating are METADATA requests whose topics are being created; nil mostly.
-	creating map[uint64]*proto.MetadataRequest
+	// creating are requests whose topics are being created first; nil mostly.
+	creating map[uint64]proto.Message
+	// listing are LIST_GROUPS that a coordinator has; nil mostly.
+	listing map[uint64]groupPage
 
 	subscriptions map[uint64]*subscription
 	parked        core.Queue[parkedFetch] // fetches that wait until the client has read
@@ -114,7 +116,7 @@ func (s *Session) Lost() {
 		r.stats.Consumers--
 	}
 	s.dropScatters()
-	s.subscriptions, s.creating = nil, nil
+	s.subscriptions, s.creating, s.listing = nil, nil, nil
 	s.pendings = pendings{}
 	r.release(s)
 }

@@ -30,6 +30,9 @@ func (s *Session) answer(shard core.ShardID, a *mail.Answer) {
 		return
 	}
 	waiting := s.settle(a.ID)
+	if a.Err != nil && s.listing != nil {
+		delete(s.listing, a.ID)
+	}
 	if a.Err != nil || a.Kind == mail.AnswerError {
 		if _, told := s.told[a.ID]; told { // a fetch that the shutdown has refused
 			delete(s.told, a.ID)
@@ -65,6 +68,9 @@ func (s *Session) answer(shard core.ShardID, a *mail.Answer) {
 	case mail.AnswerAdmin:
 		m, ok := a.Body.(proto.Message)
 		core.Assert(ok, "an admin answer holds a response")
+		if list, ok := m.(*proto.ListGroupsResponse); ok {
+			s.listed(a.ID, list)
+		}
 		s.push(a.ID, m)
 	default:
 		core.Assert(false, "a shard answers with a known kind")

@@ -310,6 +310,13 @@ func (s *Session) handle(p []byte) {
 		s.subscribe(h.RequestID, p)
 	case proto.CommandDeleteRecords:
 		s.deleteRecords(h.RequestID, p)
+	case proto.CommandCommitOffset:
+		s.commitOffset(h.RequestID, p)
+	case proto.CommandFetchOffsets:
+		s.fetchOffsets(h.RequestID, p)
+	case proto.CommandJoinGroup, proto.CommandHeartbeat, proto.CommandLeaveGroup, proto.CommandFenceGroup, proto.CommandListGroups,
+		proto.CommandDescribeGroup, proto.CommandDeleteGroup:
+		s.groupCommand(h.RequestID, h.Command, p)
 	case proto.CommandCreateTopic, proto.CommandDeleteTopic, proto.CommandAlterTopic, proto.CommandInitProducer:
 		s.admin(h.RequestID, h.Command, p)
 	default:

@@ -64,14 +64,19 @@ func (s *Session) autoCreate(id uint64, m *proto.MetadataRequest) bool {
 		s.refuse(id, errOverloaded)
 		return true
 	}
-	if s.creating == nil {
-		s.creating = make(map[uint64]*proto.MetadataRequest)
-	}
-	s.creating[id] = m
+	s.awaitCreation(id, m)
 	return true
 }
 
-// autoCreated answers the METADATA that had topics created, from the View that
+// awaitCreation keeps a request until its topics are there.
+func (s *Session) awaitCreation(id uint64, m proto.Message) {
+	if s.creating == nil {
+		s.creating = make(map[uint64]proto.Message)
+	}
+	s.creating[id] = m
+}
+
+// autoCreated goes on with a request that had topics created, with the View that
 // has them. It returns false when the answer belongs to another request.
 func (s *Session) autoCreated(a *mail.Answer) bool {
 	m := s.creating[a.ID]
@@ -82,9 +87,19 @@ func (s *Session) autoCreated(a *mail.Answer) bool {
 	s.reactor.view = s.reactor.views.Load() // published after this event began
 	if a.Err != nil {
 		s.refuse(a.ID, a.Err)
-	} else {
-		s.metadataPage(a.ID, m)
+		return true
 	}
+	if page, ok := m.(*proto.MetadataRequest); ok {
+		s.metadataPage(a.ID, page)
+		return true
+	}
+	name, _ := groupOf(m)
+	topic := s.reactor.view.TopicByName(core.GroupsTopic)
+	if topic == nil {
+		s.refuse(a.ID, errOverloaded) // it is on its way with another request
+		return true
+	}
+	s.sendGroup(a.ID, m, &topic.Partitions[proto.PartitionForKey([]byte(name), uint32(len(topic.Partitions)))])
 	return true
 }
 
@@ -101,6 +116,9 @@ func (s *Session) metadataPage(id uint64, m *proto.MetadataRequest) {
 	case proto.TopicSelectionAll:
 		last := string(m.Cursor)
 		view.TopicsAfter(last, func(t *core.Topic) bool {
+			if core.TopicReserved(t.Name) {
+				return true // the broker's own are shown to who asks by name
+			}
 			if page.full(t) {
 				page.cursor = []byte(last)
 				return false

@@ -13,10 +13,22 @@ type CommandInfo struct {
 	VersionMax uint8
 	Request    bool // clients send it
 	Answered   bool // a request has an answer when it succeeds
+	Served     bool // brokers of this release serve it
 }
 
-// Commands lists every command that this package speaks, in the order of their numbers.
+// Commands lists every command that is served, in the order of their numbers.
 func Commands() []CommandInfo {
+	var served []CommandInfo
+	for _, info := range commandInfos {
+		if info.Served {
+			served = append(served, info)
+		}
+	}
+	return served
+}
+
+// Layouts lists every command that has a layout, also those that are not served yet.
+func Layouts() []CommandInfo {
 	return append([]CommandInfo(nil), commandInfos[:]...)
 }
 

@@ -21,28 +21,54 @@ const (
 	CommandListOffsets   Command = 14
 	CommandDeleteRecords Command = 15
 	CommandVerifyTopic   Command = 16
+	CommandJoinGroup     Command = 20
+	CommandHeartbeat     Command = 21
+	CommandLeaveGroup    Command = 22
+	CommandCommitOffset  Command = 23
+	CommandFetchOffsets  Command = 24
+	CommandFenceGroup    Command = 25
+	CommandListGroups    Command = 26
+	CommandDescribeGroup Command = 27
+	CommandDeleteGroup   Command = 28
+	CommandLease         Command = 30
+	CommandLeased        Command = 31
+	CommandSettle        Command = 32
+	CommandDescribeQueue Command = 33
 	CommandError         Command = 127
 )
 
-// commandInfos lists the commands that are served, in the order of their numbers.
+// commandInfos lists the commands that have a layout, in the order of their numbers.
 var commandInfos = [...]CommandInfo{
-	{Command: CommandHello, Name: "HELLO", VersionMin: 1, VersionMax: 1, Request: true, Answered: true},
-	{Command: CommandPing, Name: "PING", VersionMin: 1, VersionMax: 1, Request: true, Answered: true},
-	{Command: CommandCredit, Name: "CREDIT", VersionMin: 1, VersionMax: 1, Request: true, Answered: false},
-	{Command: CommandMetadata, Name: "METADATA", VersionMin: 1, VersionMax: 1, Request: true, Answered: true},
-	{Command: CommandCreateTopic, Name: "CREATE_TOPIC", VersionMin: 1, VersionMax: 1, Request: true, Answered: true},
-	{Command: CommandDeleteTopic, Name: "DELETE_TOPIC", VersionMin: 1, VersionMax: 1, Request: true, Answered: true},
-	{Command: CommandAlterTopic, Name: "ALTER_TOPIC", VersionMin: 1, VersionMax: 1, Request: true, Answered: true},
-	{Command: CommandDescribeTopic, Name: "DESCRIBE_TOPIC", VersionMin: 1, VersionMax: 1, Request: true, Answered: true},
-	{Command: CommandInitProducer, Name: "INIT_PRODUCER", VersionMin: 1, VersionMax: 1, Request: true, Answered: true},
-	{Command: CommandProduce, Name: "PRODUCE", VersionMin: 1, VersionMax: 1, Request: true, Answered: true},
-	{Command: CommandFetch, Name: "FETCH", VersionMin: 1, VersionMax: 1, Request: true, Answered: true},
-	{Command: CommandSubscribe, Name: "SUBSCRIBE", VersionMin: 1, VersionMax: 1, Request: true, Answered: true},
-	{Command: CommandDeliver, Name: "DELIVER", VersionMin: 1, VersionMax: 1, Request: false, Answered: false},
-	{Command: CommandListOffsets, Name: "LIST_OFFSETS", VersionMin: 1, VersionMax: 1, Request: true, Answered: true},
-	{Command: CommandDeleteRecords, Name: "DELETE_RECORDS", VersionMin: 1, VersionMax: 1, Request: true, Answered: true},
-	{Command: CommandVerifyTopic, Name: "VERIFY_TOPIC", VersionMin: 1, VersionMax: 1, Request: true, Answered: true},
-	{Command: CommandError, Name: "ERROR", VersionMin: 1, VersionMax: 1, Request: false, Answered: false},
+	{Command: CommandHello, Name: "HELLO", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandPing, Name: "PING", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandCredit, Name: "CREDIT", VersionMin: 1, VersionMax: 1, Request: true, Answered: false, Served: true},
+	{Command: CommandMetadata, Name: "METADATA", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandCreateTopic, Name: "CREATE_TOPIC", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandDeleteTopic, Name: "DELETE_TOPIC", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandAlterTopic, Name: "ALTER_TOPIC", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandDescribeTopic, Name: "DESCRIBE_TOPIC", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandInitProducer, Name: "INIT_PRODUCER", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandProduce, Name: "PRODUCE", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandFetch, Name: "FETCH", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandSubscribe, Name: "SUBSCRIBE", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandDeliver, Name: "DELIVER", VersionMin: 1, VersionMax: 1, Request: false, Answered: false, Served: true},
+	{Command: CommandListOffsets, Name: "LIST_OFFSETS", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandDeleteRecords, Name: "DELETE_RECORDS", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandVerifyTopic, Name: "VERIFY_TOPIC", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandJoinGroup, Name: "JOIN_GROUP", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandHeartbeat, Name: "HEARTBEAT", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandLeaveGroup, Name: "LEAVE_GROUP", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandCommitOffset, Name: "COMMIT_OFFSET", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandFetchOffsets, Name: "FETCH_OFFSETS", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandFenceGroup, Name: "FENCE_GROUP", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandListGroups, Name: "LIST_GROUPS", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandDescribeGroup, Name: "DESCRIBE_GROUP", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandDeleteGroup, Name: "DELETE_GROUP", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandLease, Name: "LEASE", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: false},
+	{Command: CommandLeased, Name: "LEASED", VersionMin: 1, VersionMax: 1, Request: false, Answered: false, Served: false},
+	{Command: CommandSettle, Name: "SETTLE", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: false},
+	{Command: CommandDescribeQueue, Name: "DESCRIBE_QUEUE", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: false},
+	{Command: CommandError, Name: "ERROR", VersionMin: 1, VersionMax: 1, Request: false, Answered: false, Served: true},
 }
 
 func commandName(c Command) string {
@@ -81,6 +107,32 @@ func commandName(c Command) string {
 		return "DELETE_RECORDS"
 	case CommandVerifyTopic:
 		return "VERIFY_TOPIC"
+	case CommandJoinGroup:
+		return "JOIN_GROUP"
+	case CommandHeartbeat:
+		return "HEARTBEAT"
+	case CommandLeaveGroup:
+		return "LEAVE_GROUP"
+	case CommandCommitOffset:
+		return "COMMIT_OFFSET"
+	case CommandFetchOffsets:
+		return "FETCH_OFFSETS"
+	case CommandFenceGroup:
+		return "FENCE_GROUP"
+	case CommandListGroups:
+		return "LIST_GROUPS"
+	case CommandDescribeGroup:
+		return "DESCRIBE_GROUP"
+	case CommandDeleteGroup:
+		return "DELETE_GROUP"
+	case CommandLease:
+		return "LEASE"
+	case CommandLeased:
+		return "LEASED"
+	case CommandSettle:
+		return "SETTLE"
+	case CommandDescribeQueue:
+		return "DESCRIBE_QUEUE"
 	case CommandError:
 		return "ERROR"
 	}
@@ -120,6 +172,30 @@ func NewRequest(c Command) Message {
 		return new(DeleteRecordsRequest)
 	case CommandVerifyTopic:
 		return new(VerifyTopicRequest)
+	case CommandJoinGroup:
+		return new(JoinGroupRequest)
+	case CommandHeartbeat:
+		return new(HeartbeatRequest)
+	case CommandLeaveGroup:
+		return new(LeaveGroupRequest)
+	case CommandCommitOffset:
+		return new(CommitOffsetRequest)
+	case CommandFetchOffsets:
+		return new(FetchOffsetsRequest)
+	case CommandFenceGroup:
+		return new(FenceGroupRequest)
+	case CommandListGroups:
+		return new(ListGroupsRequest)
+	case CommandDescribeGroup:
+		return new(DescribeGroupRequest)
+	case CommandDeleteGroup:
+		return new(DeleteGroupRequest)
+	case CommandLease:
+		return new(LeaseRequest)
+	case CommandSettle:
+		return new(SettleRequest)
+	case CommandDescribeQueue:
+		return new(DescribeQueueRequest)
 	}
 	return nil
 }
@@ -155,6 +231,30 @@ func NewResponse(c Command) Message {
 		return new(DeleteRecordsResponse)
 	case CommandVerifyTopic:
 		return new(VerifyTopicResponse)
+	case CommandJoinGroup:
+		return new(JoinGroupResponse)
+	case CommandHeartbeat:
+		return new(HeartbeatResponse)
+	case CommandLeaveGroup:
+		return new(LeaveGroupResponse)
+	case CommandCommitOffset:
+		return new(CommitOffsetResponse)
+	case CommandFetchOffsets:
+		return new(FetchOffsetsResponse)
+	case CommandFenceGroup:
+		return new(FenceGroupResponse)
+	case CommandListGroups:
+		return new(ListGroupsResponse)
+	case CommandDescribeGroup:
+		return new(DescribeGroupResponse)
+	case CommandDeleteGroup:
+		return new(DeleteGroupResponse)
+	case CommandLease:
+		return new(LeaseResponse)
+	case CommandSettle:
+		return new(SettleResponse)
+	case CommandDescribeQueue:
+		return new(DescribeQueueResponse)
 	case CommandError:
 		return new(Error)
 	}
@@ -168,6 +268,8 @@ func NewPush(c Command) Message {
 		return new(CreditPush)
 	case CommandDeliver:
 		return new(DeliverPush)
+	case CommandLeased:
+		return new(LeasedPush)
 	}
 	return nil
 }

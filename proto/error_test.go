@@ -86,7 +86,7 @@ func TestCodesAreKnown(t *testing.T) {
 }
 
 func TestCommandsAreKnown(t *testing.T) {
-	for _, info := range Commands() {
+	for _, info := range Layouts() {
 		got, ok := info.Command.Info()
 		if !ok || got != info || info.Command.String() != info.Name || info.Command.Version() != info.VersionMax {
 			t.Errorf("%+v, %+v", info, got)

@@ -99,6 +99,29 @@ const (
 	CodeStorageFull Code = 90
 	// The disk failed. Nothing was acknowledged.
 	CodeStorageError Code = 91
+	// The group does not exist. It was never made, was deleted, or had neither members nor commits for
+	// offsets.retention.
+	CodeUnknownGroup Code = 110
+	// The group has no such member. It was removed: it was not heard of for its session time-out, did not give
+	// partitions up in time, or somebody removed it. What it has is no longer its own; it may join again under a new
+	// id.
+	CodeUnknownMember Code = 111
+	// Somebody else has taken over. A later owner has the partition, or another process has joined under the same
+	// instance id. Nothing was changed.
+	CodeStaleEpoch Code = 112
+	// The group has members. Nothing was changed. Stop them first.
+	CodeGroupNotEmpty Code = 113
+	// The group is of the other kind. A group is a stream group or a queue group while it exists.
+	CodeGroupKindMismatch Code = 114
+	// No more fit. The text says what of: members of a group, groups of a coordinator, groups that have committed to
+	// a partition. The limit is how many there may be.
+	CodeGroupFull Code = 115
+	// A time-out is missing or outside of what is allowed. The text names the time-out and its range in
+	// milliseconds; the limit is the nearest value that is allowed.
+	CodeInvalidTimeout Code = 116
+	// The records are not leased to the member in this attempt any more. The lease was over, or the records were
+	// settled before. The late word is harmless and changes nothing.
+	CodeLeaseLost Code = 117
 )
 
 // The codes as errors, for errors.Is.
@@ -143,6 +166,14 @@ var (
 	ErrDuplicateSequence        error = CodeDuplicateSequence
 	ErrStorageFull              error = CodeStorageFull
 	ErrStorageError             error = CodeStorageError
+	ErrUnknownGroup             error = CodeUnknownGroup
+	ErrUnknownMember            error = CodeUnknownMember
+	ErrStaleEpoch               error = CodeStaleEpoch
+	ErrGroupNotEmpty            error = CodeGroupNotEmpty
+	ErrGroupKindMismatch        error = CodeGroupKindMismatch
+	ErrGroupFull                error = CodeGroupFull
+	ErrInvalidTimeout           error = CodeInvalidTimeout
+	ErrLeaseLost                error = CodeLeaseLost
 )
 
 // codeInfos lists every code in the order of their numbers.
@@ -188,6 +219,14 @@ var codeInfos = [...]CodeInfo{
 	{Code: CodeDuplicateSequence, Name: "DUPLICATE_SEQUENCE", Retriable: false, Text: "the batch was stored before but so long ago that its offset is no longer known"},
 	{Code: CodeStorageFull, Name: "STORAGE_FULL", Retriable: true, Text: "the disk is full"},
 	{Code: CodeStorageError, Name: "STORAGE_ERROR", Retriable: true, Text: "the disk failed"},
+	{Code: CodeUnknownGroup, Name: "UNKNOWN_GROUP", Retriable: false, Text: "the group does not exist"},
+	{Code: CodeUnknownMember, Name: "UNKNOWN_MEMBER", Retriable: false, Text: "the group has no such member"},
+	{Code: CodeStaleEpoch, Name: "STALE_EPOCH", Retriable: false, Text: "somebody else has taken over"},
+	{Code: CodeGroupNotEmpty, Name: "GROUP_NOT_EMPTY", Retriable: false, Text: "the group has members"},
+	{Code: CodeGroupKindMismatch, Name: "GROUP_KIND_MISMATCH", Retriable: false, Text: "the group is of the other kind"},
+	{Code: CodeGroupFull, Name: "GROUP_FULL", Retriable: false, Text: "no more fit"},
+	{Code: CodeInvalidTimeout, Name: "INVALID_TIMEOUT", Retriable: false, Text: "a time-out is missing or outside of what is allowed"},
+	{Code: CodeLeaseLost, Name: "LEASE_LOST", Retriable: false, Text: "the records are not leased to the member in this attempt any more"},
 }
 
 // codeInfo finds a code's entry; nil when the code is not known.
@@ -275,6 +314,22 @@ func codeInfo(c Code) *CodeInfo {
 		return &codeInfos[39]
 	case CodeStorageError:
 		return &codeInfos[40]
+	case CodeUnknownGroup:
+		return &codeInfos[41]
+	case CodeUnknownMember:
+		return &codeInfos[42]
+	case CodeStaleEpoch:
+		return &codeInfos[43]
+	case CodeGroupNotEmpty:
+		return &codeInfos[44]
+	case CodeGroupKindMismatch:
+		return &codeInfos[45]
+	case CodeGroupFull:
+		return &codeInfos[46]
+	case CodeInvalidTimeout:
+		return &codeInfos[47]
+	case CodeLeaseLost:
+		return &codeInfos[48]
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func fuzzMessages(f *testing.F, kind string, make func(Command) Message) {
 	var v invalidFile
 	readVectors(f, "invalid.json", &v)
 	for _, p := range v.Payloads {
-		for _, info := range Commands() {
+		for _, info := range Layouts() {
 			f.Add(byte(info.Command), unhex(f, p.Bytes))
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // messages makes one of every message that there is.
 func messages() []Message {
 	var l []Message
-	for _, info := range Commands() {
+	for _, info := range Layouts() {
 		for _, make := range []func(Command) Message{NewRequest, NewResponse, NewPush} {
 			if m := make(info.Command); m != nil {
 				l = append(l, m)

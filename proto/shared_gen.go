@@ -363,3 +363,157 @@ func (m *TopicPartition) decode(r *reader) {
 	m.Partition = r.u32("topic_partition.partition")
 	r.skipTags("topic_partition")
 }
+
+// PartitionError says why one partition was refused.
+type PartitionError struct {
+	// The topic's id.
+	TopicID [16]byte
+	// The partition's number.
+	Partition uint32
+	// What went wrong, with its details.
+	Error Error
+}
+
+// size is the number of bytes that append writes.
+func (m *PartitionError) size() int {
+	n := 21 // fixed fields and the count of tags
+	n += m.Error.size()
+	return n
+}
+
+// append writes the fields and the tags.
+func (m *PartitionError) append(b []byte) []byte {
+	b = append(b, m.TopicID[:]...)
+	b = binary.BigEndian.AppendUint32(b, uint32(m.Partition))
+	b = m.Error.append(b)
+	return append(b, 0) // no tags
+}
+
+// decode reads what append writes. After a failure the fields are undefined.
+func (m *PartitionError) decode(r *reader) {
+	m.TopicID = r.topicID("partition_error.topic_id")
+	m.Partition = r.u32("partition_error.partition")
+	m.Error.decode(r)
+	r.skipTags("partition_error")
+}
+
+// GroupAssignment is the partitions that a member of a group may read. Those that it has and that are not in
+// here it gives up.
+type GroupAssignment struct {
+	// Names this assignment in HEARTBEAT. It rises with each change.
+	Version int64
+	// Whether these are all; false while others still have to give some up.
+	Settled bool
+	// The partitions by topic.
+	Topics []AssignedTopic
+}
+
+// size is the number of bytes that append writes.
+func (m *GroupAssignment) size() int {
+	n := 10 // fixed fields and the count of tags
+	n += sizeUvarint(uint64(len(m.Topics)))
+	for i := range m.Topics {
+		n += m.Topics[i].size()
+	}
+	return n
+}
+
+// append writes the fields and the tags.
+func (m *GroupAssignment) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, uint64(m.Version))
+	b = appendBool(b, m.Settled)
+	b = binary.AppendUvarint(b, uint64(len(m.Topics)))
+	for i := range m.Topics {
+		b = m.Topics[i].append(b)
+	}
+	return append(b, 0) // no tags
+}
+
+// decode reads what append writes. After a failure the fields are undefined.
+func (m *GroupAssignment) decode(r *reader) {
+	m.Version = int64(r.u64("group_assignment.version"))
+	m.Settled = r.bool("group_assignment.settled")
+	m.Topics = grow(m.Topics, r.count("group_assignment.topics", 19))
+	for i := range m.Topics {
+		m.Topics[i].decode(r)
+		if r.failed() {
+			return
+		}
+	}
+	r.skipTags("group_assignment")
+}
+
+// AssignedTopic is a topic with the partitions that a member may read.
+type AssignedTopic struct {
+	// The topic's id.
+	TopicID [16]byte
+	// The topic's name.
+	Name string
+	// The partitions in the order of their numbers.
+	Partitions []AssignedPartition
+}
+
+// size is the number of bytes that append writes.
+func (m *AssignedTopic) size() int {
+	n := 17 // fixed fields and the count of tags
+	n += sizeBytes(len(m.Name))
+	n += sizeUvarint(uint64(len(m.Partitions)))
+	for i := range m.Partitions {
+		n += m.Partitions[i].size()
+	}
+	return n
+}
+
+// append writes the fields and the tags.
+func (m *AssignedTopic) append(b []byte) []byte {
+	b = append(b, m.TopicID[:]...)
+	b = appendBytes(b, m.Name)
+	b = binary.AppendUvarint(b, uint64(len(m.Partitions)))
+	for i := range m.Partitions {
+		b = m.Partitions[i].append(b)
+	}
+	return append(b, 0) // no tags
+}
+
+// decode reads what append writes. After a failure the fields are undefined.
+func (m *AssignedTopic) decode(r *reader) {
+	m.TopicID = r.topicID("assigned_topic.topic_id")
+	m.Name = r.string("assigned_topic.name")
+	m.Partitions = grow(m.Partitions, r.count("assigned_topic.partitions", 13))
+	for i := range m.Partitions {
+		m.Partitions[i].decode(r)
+		if r.failed() {
+			return
+		}
+	}
+	r.skipTags("assigned_topic")
+}
+
+// AssignedPartition is a partition that a member may read.
+type AssignedPartition struct {
+	// The partition's number.
+	Partition uint32
+	// The epoch under which the member has it, for FETCH_OFFSETS and COMMIT_OFFSET. Whoever gets it later has a
+	// higher one.
+	OwnerEpoch int64
+}
+
+// size is the number of bytes that append writes.
+func (m *AssignedPartition) size() int {
+	n := 13 // fixed fields and the count of tags
+	return n
+}
+
+// append writes the fields and the tags.
+func (m *AssignedPartition) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(m.Partition))
+	b = binary.BigEndian.AppendUint64(b, uint64(m.OwnerEpoch))
+	return append(b, 0) // no tags
+}
+
+// decode reads what append writes. After a failure the fields are undefined.
+func (m *AssignedPartition) decode(r *reader) {
+	m.Partition = r.u32("assigned_partition.partition")
+	m.OwnerEpoch = int64(r.u64("assigned_partition.owner_epoch"))
+	r.skipTags("assigned_partition")
+}

@@ -194,36 +194,3 @@ func (m *SubscribePartition) decode(r *reader) {
 	m.Cookie = r.u32("subscribe_partition.cookie")
 	r.skipTags("subscribe_partition")
 }
-
-// PartitionError says why one partition was refused.
-type PartitionError struct {
-	// The topic's id.
-	TopicID [16]byte
-	// The partition's number.
-	Partition uint32
-	// What went wrong, with its details.
-	Error Error
-}
-
-// size is the number of bytes that append writes.
-func (m *PartitionError) size() int {
-	n := 21 // fixed fields and the count of tags
-	n += m.Error.size()
-	return n
-}
-
-// append writes the fields and the tags.
-func (m *PartitionError) append(b []byte) []byte {
-	b = append(b, m.TopicID[:]...)
-	b = binary.BigEndian.AppendUint32(b, uint32(m.Partition))
-	b = m.Error.append(b)
-	return append(b, 0) // no tags
-}
-
-// decode reads what append writes. After a failure the fields are undefined.
-func (m *PartitionError) decode(r *reader) {
-	m.TopicID = r.topicID("partition_error.topic_id")
-	m.Partition = r.u32("partition_error.partition")
-	m.Error.decode(r)
-	r.skipTags("partition_error")
-}

@@ -43,6 +43,11 @@ func stored(b Batch, offset int64, epoch int32) Batch {
 	return b
 }
 
+func vectorAssignment() GroupAssignment {
+	return GroupAssignment{Version: 9, Settled: true, Topics: []AssignedTopic{
+		{TopicID: vectorTopic, Name: "orders", Partitions: []AssignedPartition{{0, 7}, {3, 9}}}}}
+}
+
 func frameCases() []frameCase {
 	produced := vectorBatch()
 	return []frameCase{
@@ -100,6 +105,57 @@ func frameCases() []frameCase {
 			{SealedBytes: 1 << 33},
 			{Error: Error{Code: CodePartitionUnavailable, Text: "it cannot be opened"}},
 		}}},
+		{"join_group.json", "join group request", 19, &JoinGroupRequest{Group: "billing", MemberID: "m-1", InstanceID: "host-7", ClientName: "worker 7",
+			SessionTimeoutMs: 30_000, RebalanceTimeoutMs: 60_000, Topics: []string{"orders", "zażółć"}}},
+		{"join_group.json", "join group request with a pattern", 19, &JoinGroupRequest{Group: "billing", Kind: GroupKindQueue, MemberID: "m-2",
+			SessionTimeoutMs: 30_000, RebalanceTimeoutMs: 60_000, Pattern: "orders-.*"}},
+		{"join_group.json", "join group response", 19, &JoinGroupResponse{MemberEpoch: 7, GroupEpoch: 9, Assignment: vectorAssignment()}},
+		{"heartbeat.json", "heartbeat request", 20, &HeartbeatRequest{Group: "billing", MemberID: "m-1", InstanceID: "host-7", MemberEpoch: 7, Applied: -1, WaitMs: 10_000}},
+		{"heartbeat.json", "heartbeat response without a change", 20, &HeartbeatResponse{GroupEpoch: 9}},
+		{"heartbeat.json", "heartbeat response with an assignment", 20, &HeartbeatResponse{GroupEpoch: 10, Assignment: &[]GroupAssignment{vectorAssignment()}[0]}},
+		{"leave_group.json", "leave group request", 21, &LeaveGroupRequest{Group: "billing", MemberID: "m-1", InstanceID: "host-7", MemberEpoch: 7, Returning: true}},
+		{"leave_group.json", "leave group response", 21, &LeaveGroupResponse{GroupEpoch: 11}},
+		{"commit_offset.json", "commit offset request", 22, &CommitOffsetRequest{Group: "billing", Items: []CommitOffsetItem{
+			{TopicID: vectorTopic, Partition: 3, OwnerEpoch: 9, Offset: 1 << 40, LastEpoch: 2, Metadata: "so far"},
+			{TopicID: vectorOther, OwnerEpoch: 10, LastEpoch: -1}}}},
+		{"commit_offset.json", "commit offset request of a seek", 22, &CommitOffsetRequest{Group: "billing", Seek: true, Items: []CommitOffsetItem{
+			{TopicID: vectorTopic, Partition: 3, OwnerEpoch: 12, Offset: 5, LastEpoch: -1}}}},
+		{"commit_offset.json", "commit offset response", 22, &CommitOffsetResponse{Items: []CommitOffsetResult{
+			{Committed: 1 << 40}, {Error: Error{Code: CodeStaleEpoch, Text: "epoch 12 has taken over"}, Committed: -1}}}},
+		{"fetch_offsets.json", "fetch offsets request", 23, &FetchOffsetsRequest{Group: "billing", Items: []FetchOffsetsItem{
+			{TopicID: vectorTopic, Partition: 3, OwnerEpoch: 9}, {TopicID: vectorOther, OwnerEpoch: -1}}}},
+		{"fetch_offsets.json", "fetch offsets request for all", 23, &FetchOffsetsRequest{Group: "billing", All: true}},
+		{"fetch_offsets.json", "fetch offsets response", 23, &FetchOffsetsResponse{Items: []FetchOffsetsResult{
+			{TopicID: vectorTopic, Partition: 3, Committed: 90, LastEpoch: 2, Metadata: "so far", CommittedMs: vectorTime, OwnerEpoch: 9, LogStartOffset: 10, HighWatermark: 100},
+			{TopicID: vectorOther, Error: Error{Code: CodeOffsetOutOfRange, Text: "offset 5 is gone", Offsets: &OffsetRange{Earliest: 10, Latest: 100}},
+				Committed: 5, LastEpoch: -1, CommittedMs: vectorTime, OwnerEpoch: 9, LogStartOffset: -1, HighWatermark: -1}}}},
+		{"fence_group.json", "fence group request", 24, &FenceGroupRequest{Group: "billing", Force: true}},
+		{"fence_group.json", "fence group response", 24, &FenceGroupResponse{Epoch: 12}},
+		{"list_groups.json", "list groups request", 25, &ListGroupsRequest{Cursor: []byte{1, 2}, PageGroupsMax: 100}},
+		{"list_groups.json", "list groups response", 25, &ListGroupsResponse{Groups: []ListedGroup{
+			{Group: "billing", Kind: GroupKindStream, State: GroupStateSettled, Epoch: 12, Members: 2}}, Cursor: []byte{1, 3}}},
+		{"describe_group.json", "describe group request", 26, &DescribeGroupRequest{Group: "billing"}},
+		{"describe_group.json", "describe group response", 26, &DescribeGroupResponse{State: GroupStateMoving, Epoch: 12, EmptySinceMs: -1, Members: []GroupMember{
+			{MemberID: "m-1", InstanceID: "host-7", ClientName: "worker 7", Host: "127.0.0.1:50000", MemberEpoch: 7, SessionTimeoutMs: 30_000, RebalanceTimeoutMs: 60_000,
+				HeardMs: 150, Assignment: vectorAssignment(), Leaving: []AssignedTopic{{TopicID: vectorTopic, Name: "orders", Partitions: []AssignedPartition{{5, 8}}}}}}}},
+		{"delete_group.json", "delete group request", 27, &DeleteGroupRequest{Group: "billing"}},
+		{"delete_group.json", "delete group response", 27, &DeleteGroupResponse{Epoch: 12}},
+		{"lease.json", "lease request", 28, &LeaseRequest{Group: "mails", MemberID: "m-1", MemberEpoch: 7,
+			Add: []LeasePartition{{TopicID: vectorTopic, Partition: 3, LeaderEpoch: -1, OwnerEpoch: 7}}, CreditRecords: 100, AckTimeoutMs: 30_000}},
+		{"lease.json", "lease request with more credit", 29, &LeaseRequest{Subscription: 28, Group: "mails", MemberID: "m-1", MemberEpoch: 7, CreditRecords: 50}},
+		{"lease.json", "lease response", 28, &LeaseResponse{Subscription: 28, Errors: []PartitionError{
+			{TopicID: vectorOther, Partition: 1, Error: Error{Code: CodeStaleEpoch, Text: "epoch 12 has taken over"}}}}},
+		{"leased.json", "leased push", 28, &LeasedPush{TopicID: vectorTopic, Partition: 3, LeaderEpoch: 2, TimeoutMs: 30_000,
+			Leases: []LeasedRange{{BaseOffset: 7, NextOffset: 8, Attempt: 2}}, Batches: stored(vectorBatch(), 7, 2)}},
+		{"leased.json", "leased push with an error", 28, &LeasedPush{TopicID: vectorTopic, Partition: 3, LeaderEpoch: 2,
+			Error: &Error{Code: CodeStaleEpoch, Text: "epoch 12 has taken over"}}},
+		{"settle.json", "settle request", 30, &SettleRequest{Group: "mails", MemberID: "m-1", TopicID: vectorTopic, Partition: 3, Ranges: []SettledRange{
+			{BaseOffset: 7, NextOffset: 8, Attempt: 2, Outcome: SettlementAck}, {BaseOffset: 9, NextOffset: 12, Attempt: 1, Outcome: SettlementNack, DelayMs: 5_000, Reason: "no route"}}}},
+		{"settle.json", "settle response", 30, &SettleResponse{Ranges: []SettledResult{{Settled: 1}, {Error: Error{Code: CodeLeaseLost, Text: "offset 9 was acknowledged"}, Settled: 2}}}},
+		{"describe_queue.json", "describe queue request", 31, &DescribeQueueRequest{Group: "mails", Items: []TopicPartition{{vectorTopic, 3}}}},
+		{"describe_queue.json", "describe queue response", 31, &DescribeQueueResponse{Items: []QueuePartition{{TopicID: vectorTopic, Partition: 3, LowOffset: 7, HighOffset: 20,
+			HighWatermark: 100, Available: 80, Leased: 10, Delayed: 2, Dead: 1, WindowRecords: 13, WindowRecordsMax: 20_000,
+			Blockers: []QueueBlocker{{Offset: 7, Attempt: 2, State: QueueRecordStateLeased, MemberID: "m-1", SinceMs: vectorTime}}}}}},
 		{"init_producer.json", "init producer request", 9, &InitProducerRequest{}},
 		{"init_producer.json", "init producer response", 9, &InitProducerResponse{ProducerID: 4_000_000_001}},
 		{"produce.json", "produce request", 10, &ProduceRequest{TopicID: vectorTopic, Partition: 3, LeaderEpoch: -1, Acks: AcksDurable,

@@ -283,7 +283,7 @@ func TestVectorInvalid(t *testing.T) {
 	}
 	for _, v := range f.Payloads {
 		var m Message
-		for _, info := range Commands() {
+		for _, info := range Layouts() {
 			if strings.HasPrefix(v.Message, strings.ToLower(info.Name)+"_") {
 				m = messageOf(info.Command, v.Message)
 			}

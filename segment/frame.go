@@ -19,7 +19,7 @@ const (
 	FrameNoop FrameKind = 2
 	// FrameMembership holds a raft configuration change.
 	FrameMembership FrameKind = 3
-	// FrameCursor holds consumer progress.
+	// FrameCursor holds consumer progress, and in the groups' topic the groups.
 	FrameCursor FrameKind = 4
 	// FrameControl holds a change of the partition itself: its log start, its configuration.
 	FrameControl FrameKind = 5

@@ -184,6 +184,9 @@ func (l *Log) ReachedOffset(level core.Durability) core.Offset {
 // LastIndex is the index of the last frame appended.
 func (l *Log) LastIndex() core.Index { return l.index }
 
+// WrittenIndex is the index up to which everything has been written.
+func (l *Log) WrittenIndex() core.Index { return l.writtenIndex }
+
 // DurableIndex is the index up to which everything has been synced.
 func (l *Log) DurableIndex() core.Index { return l.durableIndex }
 

@@ -131,6 +131,8 @@ func (m *Machine) receiveAdmin(r *mail.Request) {
 		err = a.initProducer(r)
 	case *proto.MetadataRequest:
 		a.autoCreate(r, body)
+	case *mail.GroupsTopicWanted:
+		a.createGroups(r)
 	default:
 		err = proto.CodeUnknownCommand.Errorf("the metadata has no command of type %T", r.Body)
 	}
@@ -190,6 +192,25 @@ func (a *admin) autoCreate(r *mail.Request, body *proto.MetadataRequest) {
 			break
 		}
 		group.left++
+	}
+	if group.left == 0 {
+		group.answer()
+	}
+}
+
+// createGroups makes the topic that keeps the groups. It may be there or on its way.
+func (a *admin) createGroups(r *mail.Request) {
+	group := &changeGroup{}
+	a.machine.await(&group.patience, r)
+	command, err := a.metadata.PlanGroups(a.machine.ports.TopicIDs(), a.machine.options.Rules)
+	if err == nil {
+		group.left = 1
+		if err = a.submit(&change{admin: a, command: command, group: group}); err != nil {
+			group.left = 0
+		}
+	}
+	if err != nil && err.Code != proto.CodeTopicExists {
+		group.err = err
 	}
 	if group.left == 0 {
 		group.answer()

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -35,6 +36,13 @@ type Machine struct {
 	stalled  core.Queue[*partition]    // whose next check did not fit the workers' queue
 	outboxes []outbox                  // per reactor
 	letters  core.Queue[letterOut]     // answers to other shards that did not fit their ring
+
+	cursorDirty      []*partition   // with entries for this turn's cursor frames
+	cursorPartitions []*partition   // that groups read, in the order in which they began
+	cursorPayload    []byte         // of one frame, used again
+	groupsDirty      []*coordinator // with records for this turn's frames
+	forgetters       []*coordinator // with letters to send
+	forgets          uint64         // numbers what is asked of other shards
 
 	memory   memory
 	pools    pools
@@ -102,6 +110,12 @@ func (m *Machine) Receive(r *mail.Request) {
 		m.trim(r)
 	case mail.RequestAdmin:
 		m.receiveAdmin(r)
+	case mail.RequestCursor:
+		m.cursor(r)
+	case mail.RequestCursors:
+		m.cursors(r)
+	case mail.RequestGroup:
+		m.groupCommand(r)
 	case mail.RequestReturn:
 		m.parcelReturned(r.Parcel)
 	case mail.RequestDisconnect:
@@ -145,6 +159,9 @@ func (m *Machine) Flush() {
 	if m.admin != nil {
 		m.admin.run()
 	}
+	m.sendForgets()
+	m.flushCursors()
+	m.flushGroups()
 	m.store.Flush(m.now)
 	m.settle()
 	m.drainOutboxes()
@@ -157,7 +174,7 @@ func (m *Machine) Flush() {
 // Busy reports whether the next turn has work that no ring and no completion
 // will announce, so that the loop must not park.
 func (m *Machine) Busy() bool {
-	if m.runnable.Len() > 0 || m.pushable.Len() > 0 || m.moved.Len() > 0 || m.letters.Len() > 0 || m.stalled.Len() > 0 ||
+	if m.runnable.Len() > 0 || m.pushable.Len() > 0 || m.moved.Len() > 0 || m.letters.Len() > 0 || m.stalled.Len() > 0 || len(m.forgetters) > 0 ||
 		m.starvedFits() || m.hungryFits() {
 		return true
 	}
@@ -220,6 +237,14 @@ func (m *Machine) drainLetters() {
 
 // Letter takes one letter from another shard.
 func (m *Machine) Letter(l *mail.Letter) {
+	switch l.Kind {
+	case mail.LetterForget:
+		m.forget(l)
+		return
+	case mail.LetterForgot:
+		m.forgot(l)
+		return
+	}
 	if l.Kind == mail.LetterDone {
 		core.Assert(m.admin != nil, "only the metadata's shard is told that a letter was obeyed")
 		m.admin.letterDone(l)
@@ -236,6 +261,7 @@ func (m *Machine) obey(l *mail.Letter) {
 		if m.partitions[l.Partition] == nil { // a repeated letter changes nothing
 			p := m.newPartition(l.Partition, l.Topic, l.Number)
 			p.log = m.store.CreateLog(p.identity(), logOptions(l.Topic.Config), p)
+			p.begin()
 		}
 	case mail.LetterConfigure:
 		if p := m.partitions[l.Partition]; p != nil {
@@ -266,12 +292,13 @@ func (m *Machine) Open(places []Place, failed func(error)) {
 	}
 	m.store.OpenLogs(logs)
 	for i, p := range partitions {
-		if err := logs[i].Err; err != nil {
+		if err := cmp.Or(logs[i].Err, p.replayErr); err != nil {
 			p.unavailable = err
 			failed(fmt.Errorf("open partition %d of topic %s (id %d): %w", p.number, p.topic.Name, p.id, err))
 			continue
 		}
 		p.log = logs[i].Log
+		p.begin()
 	}
 }
 

@@ -28,6 +28,9 @@ type Options struct {
 	BatchRecordsMax int
 	// ProducerExpiry is how long a silent producer is remembered.
 	ProducerExpiry time.Duration
+	// OffsetsRetention is how long what a group has committed is kept after it has had its
+	// last member and commit.
+	OffsetsRetention time.Duration
 	// RequestTimeout stands for a timeout of 0.
 	RequestTimeout time.Duration
 
@@ -42,6 +45,8 @@ type Options struct {
 const (
 	requestTimeoutDefault = 30 * time.Second
 	fetchWaitDefault      = time.Minute
+	// offsetsRetentionDefault is what the configuration says too.
+	offsetsRetentionDefault = 7 * 24 * time.Hour
 )
 
 func (o Options) withDefaults() Options {
@@ -62,6 +67,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.RequestTimeout == 0 {
 		o.RequestTimeout = requestTimeoutDefault
+	}
+	if o.OffsetsRetention == 0 {
+		o.OffsetsRetention = offsetsRetentionDefault
 	}
 	if o.FetchWaitMax == 0 {
 		o.FetchWaitMax = fetchWaitDefault

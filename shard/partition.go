@@ -30,10 +30,14 @@ type partition struct {
 
 	acks      ackQueue
 	producers producerTable
-	inspect   *inspection // checks of compressed records under way; nil while there are none
-	waiters   []*fetch
-	shares    []*share
-	trims     []*trim
+	cursors   *cursors // nil while no group reads the partition
+	// coordinator keeps groups; of the partitions of core.GroupsTopic.
+	coordinator *coordinator
+	replayErr   error       // why a frame of the log could not be understood; checked after its recovery
+	inspect     *inspection // checks of compressed records under way; nil while there are none
+	waiters     []*fetch
+	shares      []*share
+	trims       []*trim
 
 	pendingBytes  int64       // of batches not yet acked
 	readBytes     int         // in the current turn
@@ -48,8 +52,21 @@ type partition struct {
 func (m *Machine) newPartition(id core.PartitionID, topic *core.Topic, number core.PartitionNumber) *partition {
 	p := &partition{machine: m, id: id, topic: topic, number: number}
 	p.producers.expiry = int64(m.options.ProducerExpiry)
+	if topic.Name == core.GroupsTopic {
+		p.coordinator = newCoordinator(p)
+	}
 	m.partitions[id] = p
 	return p
+}
+
+// begin starts what needs the log. Recoveries may run side by side, and touch nothing but their own partition.
+func (p *partition) begin() {
+	if p.cursors != nil {
+		p.listCursors()
+	}
+	if p.coordinator != nil {
+		p.coordinator.start()
+	}
 }
 
 func (p *partition) identity() segment.LogIdentity {
@@ -118,6 +135,10 @@ func (p *partition) settle() {
 	p.producers.durable(p.log.DurableOffset())
 	p.settleAcks()
 	p.settleTrims()
+	p.settleCursors()
+	if p.coordinator != nil {
+		p.coordinator.settle()
+	}
 	if visible := p.highWatermark(); visible > p.visible {
 		p.visible = visible
 		p.wake()
@@ -150,6 +171,10 @@ func (p *partition) RolledBack(_ *segment.Log, next core.Offset, err error) {
 	p.producers.rollback(next)
 	p.failAcks(next, storageError(err))
 	p.endTrims(storageError(err)) // those that were durable have been answered, or are answered when tried again
+	p.rollBackCursors(storageError(err))
+	if p.coordinator != nil {
+		p.coordinator.rollBack(storageError(err))
+	}
 	p.machine.stats.RolledBack++
 	// Who has read or waits beyond the new end is told that it was cut.
 	for i := len(p.waiters) - 1; i >= 0; i-- {
@@ -167,15 +192,18 @@ func (p *partition) RolledBack(_ *segment.Log, next core.Offset, err error) {
 	p.Advanced(p.log)
 }
 
-// Snapshot appends the derived state at the log's end.
-func (p *partition) Snapshot(b []byte) []byte { return p.producers.appendState(b) }
-
-// Restore sets the derived state.
-func (p *partition) Restore(state []byte) error { return p.producers.restore(state) }
-
 // Replay learns from a frame what append would have.
 func (p *partition) Replay(h *segment.FrameHeader, payload []byte) {
-	if h.Kind != segment.FrameData {
+	switch {
+	case h.Kind == segment.FrameCursor && p.coordinator != nil:
+		if p.replayErr == nil {
+			p.replayErr = p.coordinator.replay(payload)
+		}
+		return
+	case h.Kind == segment.FrameCursor:
+		p.replayCursors(h, payload)
+		return
+	case h.Kind != segment.FrameData:
 		return
 	}
 	for len(payload) > 0 {
@@ -209,6 +237,9 @@ func (p *partition) drop() {
 	gone := proto.CodeUnknownTopic.Errorf("topic %s was deleted", p.topic.Name)
 	p.end(gone)
 	p.gone = true
+	if i := slices.Index(p.machine.cursorPartitions, p); i >= 0 {
+		p.machine.cursorPartitions = slices.Delete(p.machine.cursorPartitions, i, i+1)
+	}
 	delete(p.machine.partitions, p.id)
 	if p.log != nil {
 		p.store().DropLog(p.log, func() {})
@@ -219,6 +250,9 @@ func (p *partition) drop() {
 func (p *partition) stop() {
 	p.endReaders(errShuttingDown)
 	p.endHeld(errShuttingDown)
+	if p.coordinator != nil {
+		p.coordinator.end(errShuttingDown)
+	}
 }
 
 // end answers everything that waits with an error.
@@ -227,6 +261,10 @@ func (p *partition) end(err *proto.Error) {
 	p.endHeld(err)
 	p.endReaders(err)
 	p.endTrims(err)
+	p.failCursors(err)
+	if p.coordinator != nil {
+		p.coordinator.end(err)
+	}
 }
 
 func (p *partition) endReaders(err *proto.Error) {

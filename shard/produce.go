@@ -104,6 +104,9 @@ func (p *partition) appendBatch(r *mail.Request) *proto.Error {
 // allowed checks what the topic's configuration says about a batch.
 func (p *partition) allowed(batch proto.Batch) *proto.Error {
 	m, config := p.machine, &p.topic.Config
+	if p.coordinator != nil {
+		return errGroupsTopic
+	}
 	if limit := config.MessageBytesMax; int64(len(batch)) > int64(limit) {
 		err := proto.CodeBatchTooLarge.Errorf("the batch has %d bytes; topic %s allows %d (max.message.bytes)", len(batch), p.topic.Name, limit)
 		err.Limit = uint64(limit)

@@ -22,6 +22,11 @@ type Stats struct {
 	Starved    uint64 // times that an answer waited for memory
 	Internal   uint64 // answers INTERNAL: bugs
 
+	Commits        uint64 // of offsets, that took effect or were repetitions
+	CursorFrames   uint64 // that they took
+	Rebalances     uint64 // of groups, that ended
+	RebalanceNanos int64  // how long they took together
+
 	// Failed counts answers by error code.
 	Failed map[proto.Code]uint64
 
@@ -105,6 +110,8 @@ type Snapshot struct {
 	Store      segment.Stats
 	Partitions []PartitionSnapshot // in the order of ids
 
+	Groups, GroupMembers, GroupsMoving int // that this shard coordinates
+
 	MemoryPending, MemoryParcels, MemoryLimit int64
 	Connections                               int // with something waiting here
 	Waiters                                   int
@@ -126,6 +133,15 @@ func (m *Machine) Snapshot() *Snapshot {
 	s.Partitions = make([]PartitionSnapshot, 0, len(m.partitions))
 	for _, p := range m.partitionsSorted() {
 		s.Partitions = append(s.Partitions, p.snapshot(m.now))
+		if c := p.coordinator; c != nil {
+			s.Groups += len(c.byName)
+			for _, e := range c.byName { // sums alone: no order shows
+				s.GroupMembers += len(e.Members)
+				if e.movingSince != 0 {
+					s.GroupsMoving++
+				}
+			}
+		}
 	}
 	return s
 }

@@ -422,3 +422,19 @@ func (k *Consumer) Close() error {
 
 // abandon is for a client that is closed.
 func (k *Consumer) abandon() { k.Close() }
+
+// startAt begins a partition where a group has committed. The leader epoch of the record before lets the broker say
+// when that record is not the one that was read.
+func (k *Consumer) startAt(t *cluster.Topic, number uint32, at handedOut) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return
+	}
+	p := k.parts[partKey{t.Name, number}]
+	if p == nil {
+		p = k.newPart(t.Name, number)
+	}
+	p.start(t.ID, at.offset, false)
+	p.positionEpoch, p.nextEpoch = at.epoch, at.epoch
+}

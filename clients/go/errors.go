@@ -57,6 +57,13 @@ const (
 	ErrDuplicateSequence        = proto.CodeDuplicateSequence
 	ErrStorageFull              = proto.CodeStorageFull
 	ErrStorageError             = proto.CodeStorageError
+	ErrUnknownGroup             = proto.CodeUnknownGroup
+	ErrUnknownMember            = proto.CodeUnknownMember
+	ErrStaleEpoch               = proto.CodeStaleEpoch
+	ErrGroupNotEmpty            = proto.CodeGroupNotEmpty
+	ErrGroupKindMismatch        = proto.CodeGroupKindMismatch
+	ErrGroupFull                = proto.CodeGroupFull
+	ErrInvalidTimeout           = proto.CodeInvalidTimeout
 )
 
 // Errors that no broker sends: they happen on this side.

@@ -23,6 +23,8 @@ type consumeFlags struct {
 	follow    bool
 	format    string
 	skip      bool
+	group     string
+	ack       string
 
 	partitionGiven, countGiven bool
 }
@@ -35,6 +37,11 @@ func newConsume(s *session) *cobra.Command {
 		Long: `Prints messages from a place on. Without -n or --follow it stops at what was the end of
 the log when it got there; with -n it waits until so many have come; with --follow it goes
 on until it is interrupted.
+
+With -g it is a member of a consumer group: it shares the partitions with the group's other
+members, goes on where the group has committed, and commits what it has printed, each second
+and when it ends (--ack none commits nothing). It waits for more until it is interrupted or
+-n have come. --from is for partitions that the group has never committed to.
 
 Records that the disk has lost end it with an error that names their offsets;
 --skip-damaged says so on standard error and goes on behind them.
@@ -53,12 +60,21 @@ value_base64.`,
 		Example: `  pulsectl consume orders
   pulsectl consume orders -p 0 --from 1000 -n 10 --format '%o %k %v\n'
   pulsectl consume orders --from @-1h -o json
-  pulsectl consume orders --from end --follow`,
+  pulsectl consume orders --from end --follow
+  pulsectl consume orders -g billing -n 100`,
 		Args:              oneArgument("TOPIC"),
 		ValidArgsFunction: s.topicNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.topic = args[0]
 			f.partitionGiven, f.countGiven = cmd.Flags().Changed("partition"), cmd.Flags().Changed("count")
+			switch {
+			case f.group == "" && cmd.Flags().Changed("ack"):
+				return usagef("--ack is for members of a group: give -g GROUP")
+			case f.ack != "auto" && f.ack != "none":
+				return usagef("--ack %q: allowed are auto and none", f.ack)
+			case f.group != "" && f.partitionGiven:
+				return usagef("-g and -p exclude each other: the group says who reads which partition")
+			}
 			if cmd.Flags().Changed("format") && s.output == outputJSON {
 				return usagef("--format and -o json exclude each other")
 			}
@@ -72,6 +88,8 @@ value_base64.`,
 	flags.BoolVar(&f.follow, "follow", false, "wait for more at the end of the log")
 	flags.BoolVar(&f.skip, "skip-damaged", false, "go on behind records that the disk has lost")
 	flags.StringVar(&f.format, "format", `%v\n`, "how each message is printed")
+	flags.StringVarP(&f.group, "group", "g", "", "read as a member of this consumer group")
+	flags.StringVar(&f.ack, "ack", "auto", "with -g: auto commits what was printed, none commits nothing")
 	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{"start", "end"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -116,6 +134,9 @@ func (s *session) consume(ctx context.Context, f *consumeFlags) error {
 			return err
 		}
 		printer = &formatPrinter{format: format, out: bufio.NewWriterSize(s.out, outputBufferBytes)}
+	}
+	if f.group != "" {
+		return s.consumeGroup(ctx, f, from, printer)
 	}
 	client, err := s.connect(ctx)
 	if err != nil {

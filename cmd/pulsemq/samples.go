@@ -57,6 +57,8 @@ func (s shardSamples) ShardSample() *netio.ShardSample {
 		Shard:      snapshot.Shard,
 		MessagesIn: snapshot.MessagesIn, BytesIn: snapshot.BytesIn,
 		MessagesOut: snapshot.MessagesOut, BytesOut: snapshot.BytesOut,
+		Groups: snapshot.Groups, GroupMembers: snapshot.GroupMembers, GroupsMoving: snapshot.GroupsMoving,
+		Commits: snapshot.Commits, CursorFrames: snapshot.CursorFrames, Rebalances: snapshot.Rebalances, RebalanceNanos: snapshot.RebalanceNanos,
 		Duplicates: snapshot.Duplicates, RolledBack: snapshot.RolledBack, Corrupt: snapshot.Corrupt,
 		Starved: snapshot.Starved, Internal: snapshot.Internal,
 		Ring: snapshot.Ring.Histogram, Write: snapshot.Write.Histogram, Sync: snapshot.Sync.Histogram, Total: snapshot.Total.Histogram,

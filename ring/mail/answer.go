@@ -23,6 +23,9 @@ const (
 	AnswerTrim
 	// AnswerAdmin carries a *proto.XxxResponse in Body.
 	AnswerAdmin
+	// AnswerCursor carries a *CursorState in Body; AnswerCursors a []CursorState.
+	AnswerCursor
+	AnswerCursors
 )
 
 // Answer is one letter from a shard to a reactor, copied by value into the ring.

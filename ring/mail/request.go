@@ -33,6 +33,14 @@ const (
 	// *proto.MetadataRequest in Body creates those of its names that do not exist
 	// (topics.auto-create); its answer has no Body, and the newest View says what is there.
 	RequestAdmin
+	// RequestGroup carries a command about a consumer group, a *GroupCommand in Body, for the
+	// partition of core.GroupsTopic that keeps the group. It is answered by AnswerAdmin.
+	RequestGroup
+	// RequestCursor carries a *Cursor in Body, for the partition that it speaks of.
+	RequestCursor
+	// RequestCursors asks a shard, and no partition, for what a group has committed to all of
+	// its partitions; Body is the group's name, a string.
+	RequestCursors
 	// RequestReturn gives a Parcel back.
 	RequestReturn
 	// RequestDisconnect forgets waiters and subscriptions of Conn. It has no answer.

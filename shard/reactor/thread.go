@@ -133,7 +133,7 @@ func (n *Node) machineOptions(id core.ShardID) shard.Options {
 	return shard.Options{
 		Shard: id, Shards: c.Broker.Shards, Reactors: c.Broker.Reactors, MemoryBytes: n.budget.hold,
 		FetchBytesMax: int(c.Consumer.MaxFetchBytes), FetchRecordsMax: c.Consumer.MaxFetchMessages, FetchWaitMax: c.Consumer.MaxFetchWait,
-		BatchRecordsMax: c.Producer.MaxBatchSize, ProducerExpiry: c.Producer.Expiry,
+		BatchRecordsMax: c.Producer.MaxBatchSize, ProducerExpiry: c.Producer.Expiry, OffsetsRetention: c.Offsets.Retention,
 		Incarnation: n.folder.Incarnation,
 		Rules: cluster.Rules{
 			Node: c.Broker.NodeID, PartitionsDefault: uint32(c.Partitions.DefaultCount), ReplicasDefault: uint16(c.Replication.Factor),

@@ -59,6 +59,7 @@ func (docsBackend) files(s *schema, root string) ([]file, error) {
 type docs struct {
 	s       *schema
 	vectors *vectors
+	file    string // of the command whose page is being written
 	b       bytes.Buffer
 }
 
@@ -108,6 +109,7 @@ func (d *docs) page(name string) ([]byte, error) {
 // command writes the page of one command.
 func (d *docs) command(c *command) ([]byte, error) {
 	d.b.Reset()
+	d.file = c.file
 	d.p("# %s\n", c.Name)
 	if c.Reserved {
 		d.p("Command %d, reserved.\n", c.Number)
@@ -115,6 +117,9 @@ func (d *docs) command(c *command) ([]byte, error) {
 		return bytes.Clone(d.b.Bytes()), nil
 	}
 	d.p("Command %d (0x%02x; 0x%02x in answers), version %d. [All commands](README.md) · [framing](framing.md) · [types](types.md) · [errors](errors.md)\n", c.Number, c.Number, c.Number|0x80, c.Version)
+	if c.Unserved {
+		d.p("The layout is fixed, and no broker of this release serves the command: it is not in the list that HELLO answers with, and a request is answered with UNKNOWN_COMMAND.\n")
+	}
 	d.prose(c.Doc)
 	for _, m := range c.messages() {
 		d.p("## %s\n", messageTitle(m))
@@ -238,7 +243,10 @@ func (d *docs) typeLink(t *fieldType) string {
 		}
 		return fmt.Sprintf("[%s](#%s)", t.name, t.name)
 	case kindEnum:
-		return fmt.Sprintf("[%s](#%s), a u8", t.name, t.name)
+		if t.enum.file == d.file {
+			return fmt.Sprintf("[%s](#%s), a u8", t.name, t.name)
+		}
+		return fmt.Sprintf("[%s](%s.md#%s), a u8", t.name, t.enum.file, t.name)
 	}
 	switch t.name {
 	case "code":
@@ -257,7 +265,7 @@ func (d *docs) commandTable() {
 	for _, c := range d.s.commands {
 		first, _, _ := strings.Cut(strings.Join(strings.Fields(c.Doc), " "), ". ")
 		version := fmt.Sprint(c.Version)
-		if c.Reserved {
+		if c.Reserved || c.Unserved {
 			version = "—"
 		}
 		d.p("| %d | [%s](%s.md) | %s | %s. |", c.Number, c.Name, c.file, version, strings.TrimSuffix(first, "."))

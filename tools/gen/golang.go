@@ -214,14 +214,14 @@ func (g *goFile) commands(s *schema) {
 		g.p("Command%s Command = %d", camel(c.Name), c.Number)
 	}
 	g.p(")\n")
-	g.p("// commandInfos lists the commands that are served, in the order of their numbers.")
+	g.p("// commandInfos lists the commands that have a layout, in the order of their numbers.")
 	g.p("var commandInfos = [...]CommandInfo{")
 	for _, c := range s.commands {
 		if c.Reserved {
 			continue
 		}
-		g.p("{Command: Command%s, Name: %q, VersionMin: %d, VersionMax: %d, Request: %v, Answered: %v},",
-			camel(c.Name), c.Name, c.Version, c.Version, c.Request != nil, c.Answered)
+		g.p("{Command: Command%s, Name: %q, VersionMin: %d, VersionMax: %d, Request: %v, Answered: %v, Served: %v},",
+			camel(c.Name), c.Name, c.Version, c.Version, c.Request != nil, c.Answered, !c.Unserved)
 	}
 	g.p("}\n")
 	g.p("func commandName(c Command) string {\nswitch c {")

@@ -31,6 +31,7 @@ type command struct {
 	Number   int          `yaml:"number"`
 	Version  int          `yaml:"version"` // a version is a layout: another layout is another version
 	Reserved bool         `yaml:"reserved"`
+	Unserved bool         `yaml:"unserved"` // has a layout, and no broker of this release serves it
 	Answered bool         `yaml:"answered"`
 	Errors   []string     `yaml:"errors"` // besides those that any command may have
 	Doc      string       `yaml:"doc"`
@@ -82,6 +83,8 @@ type enum struct {
 	TypeName string       `yaml:"type"`
 	Doc      string       `yaml:"doc"`
 	Values   []*enumValue `yaml:"values"`
+
+	file string // of the command that describes it
 }
 
 type enumValue struct {
@@ -243,6 +246,7 @@ func (s *schema) resolve() error {
 			if s.enums[e.Name] != nil {
 				return fmt.Errorf("enum %s is defined twice", e.Name)
 			}
+			e.file = c.file
 			s.enums[e.Name] = e
 		}
 	}

@@ -19,6 +19,7 @@ type attempt struct {
 	sequence int32
 	client   int64 // order is kept per client
 	sends    int
+	wire     *wire // of the last send; without a producer id the broker keeps order per connection only
 
 	acked      bool
 	ackOffset  int64

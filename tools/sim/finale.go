@@ -226,6 +226,7 @@ func (l *plog) audit() {
 	type order struct {
 		client   int64
 		producer int64
+		wire     *wire
 	}
 	latest := map[order]int64{}
 	for i, a := range r.attempts {
@@ -236,7 +237,10 @@ func (l *plog) audit() {
 		if a.refused {
 			l.fail("%v was refused as not stored and is stored at %d", a, r.bases[i])
 		}
-		of := order{a.client, a.producer}
+		of := order{client: a.client, producer: a.producer}
+		if a.producer < 0 {
+			of.wire = a.wire
+		}
 		if a.client >= 0 && a.number < latest[of] {
 			l.fail("%v at %d comes behind batch %d of the same producer, which was sent later", a, r.bases[i], latest[of])
 		}

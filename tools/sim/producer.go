@@ -96,6 +96,7 @@ func (p *producer) run() {
 		}
 		p.flying++
 		a.sends++
+		a.wire = p.peer.wire
 		m := &proto.ProduceRequest{TopicID: p.log.topic.id, Partition: p.log.number, LeaderEpoch: -1, Acks: proto.AcksDurable, TimeoutMs: 0, Batch: a.batch}
 		if p.silent {
 			m.Acks = proto.AcksNone

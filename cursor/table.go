@@ -1,0 +1,268 @@
+package cursor
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/pulsemq/pulsemq/core"
+)
+
+// State is what a partition knows of one group. A group that only owns has no offset yet.
+type State struct {
+	Owner     int64 // the highest epoch that has owned the partition; -1 none
+	Offset    int64 // committed: of the next record to read; -1 nothing
+	LastEpoch int32
+	Time      int64 // of the last commit, or of nothing yet 0; milliseconds
+	Metadata  string
+}
+
+// None is the state of a group that the partition does not know.
+var None = State{Owner: -1, Offset: -1, LastEpoch: -1}
+
+// Outcome says what an entry did.
+type Outcome uint8
+
+const (
+	// Done: the entry took effect.
+	Done Outcome = iota
+	// Stale: a later owner has taken over; nothing was changed.
+	Stale
+	// Older: the committed offset is the same or a newer one; nothing was changed.
+	Older
+)
+
+// Table is what a partition knows of all groups.
+//
+// Invariants: a committed offset rises, but by Seek; an owner epoch never falls while the group is known; bytes is the
+// size of the snapshot. notes are in the order of their indexes.
+type Table struct {
+	byGroup map[string]*State
+	bytes   int
+	notes   []note // of entries that took effect and are not durable
+}
+
+// note is what the table had before an entry.
+type note struct {
+	index   core.Index
+	group   string
+	existed bool
+	before  State
+}
+
+// entryBytes is what a group takes in a snapshot beside its name and metadata.
+const entryBytes = 2 + 8 + 8 + 4 + 8 + 2
+
+func stateBytes(group string, s *State) int { return entryBytes + len(group) + len(s.Metadata) }
+
+// Groups is how many groups the table knows, Bytes the size of its snapshot.
+func (t *Table) Groups() int { return len(t.byGroup) }
+
+// Bytes is the size of the snapshot without its head.
+func (t *Table) Bytes() int { return t.bytes }
+
+// Get is what is known of a group; false and None when nothing is.
+func (t *Table) Get(group string) (State, bool) {
+	if s := t.byGroup[group]; s != nil {
+		return *s, true
+	}
+	return None, false
+}
+
+// All calls each for the groups in ascending order of their names.
+func (t *Table) All(each func(group string, s *State)) {
+	for _, group := range t.names() {
+		each(group, t.byGroup[group])
+	}
+}
+
+func (t *Table) names() []string {
+	names := make([]string, 0, len(t.byGroup))
+	for group := range t.byGroup {
+		names = append(names, group)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Apply lets a stored entry take effect. undo says that its frame may still be lost: what it changes is noted under the
+// frame's index until Durable passes it.
+func (t *Table) Apply(index core.Index, e *Entry, undo bool) Outcome {
+	now, known := t.Get(e.Group)
+	after := now
+	switch e.Kind {
+	case Own:
+		if e.Epoch < now.Owner {
+			return Stale
+		}
+		if known && e.Epoch == now.Owner {
+			return Done
+		}
+		after.Owner = e.Epoch
+	case Commit:
+		if e.Epoch < now.Owner {
+			return Stale
+		}
+		if e.Offset < now.Offset || e.Offset == now.Offset && e.Epoch == now.Owner && e.Metadata == now.Metadata {
+			if e.Epoch == now.Owner {
+				return Older
+			}
+			after.Owner = e.Epoch
+			t.set(index, e.Group, now, known, after, undo)
+			return Older
+		}
+		after = State{e.Epoch, e.Offset, e.LastEpoch, e.Time, e.Metadata}
+	case Seek:
+		if e.Epoch <= now.Owner {
+			return Stale
+		}
+		after = State{e.Epoch, e.Offset, e.LastEpoch, e.Time, e.Metadata}
+	case Forget:
+		if !known {
+			return Done
+		}
+		if undo {
+			t.notes = append(t.notes, note{index, e.Group, true, now})
+		}
+		t.bytes -= stateBytes(e.Group, &now)
+		delete(t.byGroup, e.Group)
+		return Done
+	default:
+		core.Assert(false, "a table is given entries of its own kinds")
+	}
+	t.set(index, e.Group, now, known, after, undo)
+	return Done
+}
+
+func (t *Table) set(index core.Index, group string, before State, existed bool, after State, undo bool) {
+	if undo {
+		t.notes = append(t.notes, note{index, group, existed, before})
+	}
+	t.put(group, after)
+}
+
+func (t *Table) put(group string, after State) {
+	if t.byGroup == nil {
+		t.byGroup = make(map[string]*State)
+	}
+	if s := t.byGroup[group]; s != nil {
+		t.bytes += len(after.Metadata) - len(s.Metadata)
+		*s = after
+		return
+	}
+	t.bytes += stateBytes(group, &after)
+	t.byGroup[group] = &after
+}
+
+// Durable forgets the notes of entries up to an index.
+func (t *Table) Durable(index core.Index) {
+	n := 0
+	for n < len(t.notes) && t.notes[n].index <= index {
+		n++
+	}
+	if n > 0 {
+		t.notes = slices.Delete(t.notes, 0, n)
+	}
+}
+
+// Rollback takes back every entry behind an index. Their frames are gone.
+func (t *Table) Rollback(index core.Index) {
+	for n := len(t.notes); n > 0 && t.notes[n-1].index > index; n-- {
+		u := t.notes[n-1]
+		t.notes = t.notes[:n-1]
+		switch s := t.byGroup[u.group]; {
+		case u.existed:
+			t.put(u.group, u.before)
+		case s != nil:
+			t.bytes -= stateBytes(u.group, s)
+			delete(t.byGroup, u.group)
+		}
+	}
+}
+
+// Clone is a table of its own, without notes.
+func (t *Table) Clone() *Table {
+	c := &Table{bytes: t.bytes}
+	if len(t.byGroup) > 0 {
+		c.byGroup = make(map[string]*State, len(t.byGroup))
+		for group, s := range t.byGroup {
+			copied := *s
+			c.byGroup[group] = &copied
+		}
+	}
+	return c
+}
+
+// snapshotVersion is the version of the snapshot's layout:
+//
+//	version u16 | groups u32 | in the order of names: name u16+bytes | owner i64 | offset i64 | last epoch i32 | time i64 | metadata u16+bytes
+const snapshotVersion = 1
+
+// AppendSnapshot appends the table to b.
+func (t *Table) AppendSnapshot(b []byte) []byte {
+	b = binary.BigEndian.AppendUint16(b, snapshotVersion)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(t.byGroup)))
+	for _, group := range t.names() {
+		s := t.byGroup[group]
+		b = binary.BigEndian.AppendUint16(b, uint16(len(group)))
+		b = append(b, group...)
+		b = binary.BigEndian.AppendUint64(b, uint64(s.Owner))
+		b = binary.BigEndian.AppendUint64(b, uint64(s.Offset))
+		b = binary.BigEndian.AppendUint32(b, uint32(s.LastEpoch))
+		b = binary.BigEndian.AppendUint64(b, uint64(s.Time))
+		b = binary.BigEndian.AppendUint16(b, uint16(len(s.Metadata)))
+		b = append(b, s.Metadata...)
+	}
+	return b
+}
+
+// Restore replaces the table by what AppendSnapshot wrote; nothing is an empty table.
+func (t *Table) Restore(b []byte) error {
+	*t = Table{}
+	if len(b) == 0 {
+		return nil
+	}
+	bad := func() error {
+		n := len(t.byGroup)
+		*t = Table{}
+		return fmt.Errorf("cursor state of %d bytes: damaged behind its group number %d", len(b), n)
+	}
+	if len(b) < 6 || binary.BigEndian.Uint16(b) != snapshotVersion {
+		return fmt.Errorf("cursor state of %d bytes: not of version %d, which this build reads", len(b), snapshotVersion)
+	}
+	count, rest := binary.BigEndian.Uint32(b[2:]), b[6:]
+	for range count {
+		group, after, ok := cut16(rest)
+		if !ok || len(after) < 8+8+4+8 {
+			return bad()
+		}
+		s := State{
+			Owner:     int64(binary.BigEndian.Uint64(after)),
+			Offset:    int64(binary.BigEndian.Uint64(after[8:])),
+			LastEpoch: int32(binary.BigEndian.Uint32(after[16:])),
+			Time:      int64(binary.BigEndian.Uint64(after[20:])),
+		}
+		metadata, after, ok := cut16(after[28:])
+		if !ok || t.byGroup[string(group)] != nil {
+			return bad()
+		}
+		s.Metadata = string(metadata)
+		t.put(string(group), s)
+		rest = after
+	}
+	if len(rest) != 0 {
+		return bad()
+	}
+	return nil
+}
+
+func cut16(b []byte) (head, rest []byte, ok bool) {
+	if len(b) < 2 {
+		return nil, nil, false
+	}
+	n := int(binary.BigEndian.Uint16(b))
+	if n > len(b)-2 {
+		return nil, nil, false
+	}
+	return b[2 : 2+n], b[2+n:], true
+}

@@ -1,0 +1,110 @@
+package group
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/pulsemq/pulsemq/core"
+)
+
+// lookNanos is the least time between two looks through all topics for patterns, while
+// nobody joins.
+const lookNanos = 1e9
+
+// Refresh takes what has changed in the metadata since the last look: topics that came or
+// went, partitions that were added.
+func (g *Group) Refresh(catalog Catalog, now int64) {
+	if len(g.Members) == 0 || catalog.Epoch() == g.catalogEpoch || g.catalogEpoch != 0 && now-g.catalogAt < lookNanos {
+		return
+	}
+	if g.look(catalog, now) {
+		g.share(now)
+	}
+}
+
+// look finds the topics that members want. It returns whether they are others than before.
+func (g *Group) look(catalog Catalog, now int64) bool {
+	g.catalogEpoch, g.catalogAt = catalog.Epoch(), now
+	found := make(map[string]*core.Topic)
+	patterns := make(map[string]*Member)
+	for _, m := range g.Members {
+		for _, name := range m.Names {
+			if t := catalog.TopicByName(name); t != nil && !core.TopicReserved(name) {
+				found[name] = t
+			}
+		}
+		if m.Pattern != "" {
+			patterns[m.Pattern] = m
+		}
+	}
+	if len(patterns) > 0 {
+		catalog.TopicsAfter("", func(t *core.Topic) bool {
+			if found[t.Name] == nil && !core.TopicReserved(t.Name) {
+				for _, m := range patterns {
+					if m.pattern.MatchString(t.Name) {
+						found[t.Name] = t
+						break
+					}
+				}
+			}
+			return true
+		})
+	}
+	names := make([]string, 0, len(found))
+	for name := range found {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	old := make(map[core.TopicID]*Topic, len(g.Topics))
+	for _, t := range g.Topics {
+		old[t.ID] = t
+	}
+	changed := len(names) != len(g.Topics)
+	topics, left := make([]*Topic, 0, len(names)), core.GroupPartitionsMax
+	for _, name := range names {
+		t := found[name]
+		if len(t.Partitions) > left { // what does not fit is nobody's; DESCRIBE_GROUP shows what is
+			changed = true
+			continue
+		}
+		left -= len(t.Partitions)
+		mine := old[t.ID]
+		if mine == nil {
+			mine, changed = &Topic{ID: t.ID, Name: name}, true
+		}
+		delete(old, t.ID)
+		for len(mine.Partitions) < len(t.Partitions) {
+			mine.Partitions = append(mine.Partitions, Partition{})
+			changed = true
+		}
+		topics = append(topics, mine)
+	}
+	if len(old) > 0 { // who had partitions of a topic that is gone is told
+		changed = true
+		lost := make(map[*Member]bool)
+		for _, t := range old {
+			for i := range t.Partitions {
+				if m := t.Partitions[i].Holder; m != nil {
+					lost[m] = true
+				}
+			}
+		}
+		version := g.next()
+		for m := range lost {
+			m.Version = version
+		}
+	}
+	g.Topics = topics
+	if changed {
+		g.Dirty = true
+	}
+	return changed
+}
+
+// wants says whether a member reads a topic.
+func (m *Member) wants(t *Topic) bool {
+	if _, ok := slices.BinarySearchFunc(m.Names, t.Name, strings.Compare); ok {
+		return true
+	}
+	return m.pattern != nil && m.pattern.MatchString(t.Name)
+}

@@ -1,0 +1,440 @@
+package shard
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/group"
+	"github.com/pulsemq/pulsemq/proto"
+	"github.com/pulsemq/pulsemq/ring/mail"
+	"github.com/pulsemq/pulsemq/segment"
+)
+
+// coordinator keeps the groups of one partition of core.GroupsTopic. Their state is the
+// partition's log: a frame holds the whole record of each group that changed in a turn, or
+// says that it is gone.
+//
+//	payload  version u8 (1) | entries to the end
+//	entry    kind u8 (1 record, 2 gone) | name: length uvarint, bytes | body: length uvarint, bytes
+//
+// A command takes effect in memory at once and is answered when the record that shows it is
+// durable, so what a member is told survives the coordinator. When a write fails, groups go
+// back to their last durable record.
+//
+// Invariants: byName holds exactly the groups of the log's end and those that are dirty;
+// replies wait in the order of the log; floor is at least the last epoch of every group that
+// is gone.
+type coordinator struct {
+	partition *partition
+	byName    map[string]*coordinated
+	floor     int64
+
+	dirty   []*coordinated         // whose record has to be stored, in the order in which they changed
+	listed  bool                   // in machine.groupsDirty
+	fresh   []*groupReply          // of this turn: their record is in no frame yet
+	waiting core.Queue[groupReply] // for their frame to be durable
+	undo    core.Queue[groupUndo]  // of frames that are not durable
+	sweep   timer                  // for groups without members
+	forget  core.Queue[*coordinated]
+	asking  int // groups whose offsets are being dropped
+}
+
+// coordinated is one group with what the coordinator holds for it.
+type coordinated struct {
+	*group.Group
+	coordinator *coordinator
+	timer       timer
+	record      []byte // as last appended; nil: it is not in the log
+	dirty       bool   // in coordinator.dirty
+	beats       map[*group.Member]*groupBeat
+	forgetting  *groupForget
+	movingSince int64 // monotonic, since when it is being shared out anew; 0: it is settled
+}
+
+// groupReply is an answer that waits until what it tells is durable.
+type groupReply struct {
+	request mail.Request
+	group   *coordinated
+	body    proto.Message
+	err     *proto.Error
+	index   core.Index
+}
+
+// groupUndo is what the log said of a group before a frame.
+type groupUndo struct {
+	index  core.Index
+	name   string
+	before []byte
+}
+
+// groupBeat is a HEARTBEAT that waits for another assignment.
+type groupBeat struct {
+	timer   timer
+	group   *coordinated
+	member  *group.Member
+	request mail.Request
+	applied int64
+}
+
+const (
+	groupFrameVersion = 1
+	groupEntryRecord  = 1
+	groupEntryGone    = 2
+
+	// groupsPerCoordinatorMax bounds the groups of one partition of the groups' topic: their
+	// records have to fit a state file.
+	groupsPerCoordinatorMax = 50_000
+
+	// groupFrameBytesMax is when a frame takes no further record; a record alone may be larger.
+	groupFrameBytesMax = core.GatherFrameBytesMax / 2
+
+	// groupRepliesMax bounds the answers that wait for the disk.
+	groupRepliesMax = 16_384
+)
+
+func newCoordinator(p *partition) *coordinator {
+	return &coordinator{partition: p, byName: make(map[string]*coordinated)}
+}
+
+// start begins what time asks for; the log is recovered. Every member has its session
+// time-out, from now on.
+func (c *coordinator) start() {
+	for _, name := range c.names() {
+		c.schedule(c.byName[name])
+	}
+	c.armSweep()
+}
+
+func (c *coordinator) names() []string {
+	names := make([]string, 0, len(c.byName))
+	for name := range c.byName {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (c *coordinator) machine() *Machine { return c.partition.machine }
+
+func (c *coordinator) wallMillis() int64 { return c.machine().wall / int64(time.Millisecond) }
+
+// add makes a group known to the coordinator.
+func (c *coordinator) add(g *group.Group) *coordinated {
+	e := &coordinated{Group: g, coordinator: c}
+	c.byName[g.Name] = e
+	return e
+}
+
+// changed goes on after a group may have changed: its record is stored, those who wait for
+// another assignment get it, and its next deadline is armed.
+func (c *coordinator) changed(e *coordinated) {
+	m := c.machine()
+	if e.Dirty && !e.dirty {
+		e.dirty = true
+		c.dirty = append(c.dirty, e)
+		c.list()
+	}
+	if settled := e.Settled(); settled && e.movingSince != 0 {
+		m.stats.Rebalances++
+		m.stats.RebalanceNanos += m.now - e.movingSince
+		e.movingSince = 0
+	} else if !settled && e.movingSince == 0 {
+		e.movingSince = max(1, m.now)
+	}
+	if len(e.beats) > 0 {
+		var due []*groupBeat
+		for _, b := range e.beats {
+			if e.Member(b.member.ID) != b.member || b.member.Version != b.applied {
+				due = append(due, b)
+			}
+		}
+		slices.SortFunc(due, func(a, b *groupBeat) int { // no order of a map reaches an output
+			if a.request.Received != b.request.Received {
+				return int(max(-1, min(1, a.request.Received-b.request.Received)))
+			}
+			return slices.Compare([]byte(a.member.ID), []byte(b.member.ID))
+		})
+		for _, b := range due {
+			b.end()
+		}
+	}
+	c.schedule(e)
+}
+
+func (c *coordinator) schedule(e *coordinated) {
+	if at, ok := e.Deadline(); ok {
+		c.machine().wheel.arm(&e.timer, e, at)
+	} else {
+		c.machine().wheel.disarm(&e.timer)
+	}
+}
+
+// pauseNanos is how late a deadline may be noticed and still count: beyond it, it was this
+// process that slept, and nobody could be heard.
+const pauseNanos = int64(time.Second)
+
+// expire removes members that were not heard of.
+func (e *coordinated) expire() {
+	c := e.coordinator
+	m := c.machine()
+	if at, ok := e.Deadline(); ok && m.now-at > pauseNanos {
+		e.Postpone(m.now)
+	}
+	e.Expire(c.wallMillis(), m.now)
+	c.changed(e)
+}
+
+// list puts the coordinator among those that have something for this turn's frames.
+func (c *coordinator) list() {
+	if !c.listed {
+		c.listed = true
+		m := c.machine()
+		m.groupsDirty = append(m.groupsDirty, c)
+	}
+}
+
+// reply answers once the group's record is durable; e may be nil.
+func (c *coordinator) reply(r *mail.Request, e *coordinated, body proto.Message, err *proto.Error) {
+	if e != nil && (e.Dirty || c.inFlight(e)) {
+		c.fresh = append(c.fresh, &groupReply{request: *r, group: e, body: body, err: err})
+		c.list()
+		return
+	}
+	c.answer(&groupReply{request: *r, body: body, err: err})
+}
+
+// inFlight says whether a record of the group is on its way to the disk.
+func (c *coordinator) inFlight(e *coordinated) bool {
+	for i := range c.undo.Len() {
+		if c.undo.At(i).name == e.Name {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *coordinator) answer(a *groupReply) {
+	if a.err != nil {
+		c.machine().refuseRequest(&a.request, a.err)
+	} else {
+		c.machine().answerAdmin(&a.request, a.body)
+	}
+}
+
+// flushGroups stores what changed in this turn.
+func (m *Machine) flushGroups() {
+	kept := m.groupsDirty[:0]
+	for _, c := range m.groupsDirty {
+		if c.flush() {
+			c.listed = false
+			continue
+		}
+		kept = append(kept, c)
+	}
+	clear(m.groupsDirty[len(kept):])
+	m.groupsDirty = kept
+}
+
+// flush returns whether nothing is left to store.
+func (c *coordinator) flush() bool {
+	p, m := c.partition, c.machine()
+	for len(c.dirty) > 0 {
+		payload := append(m.cursorPayload[:0], groupFrameVersion)
+		var undo []groupUndo
+		n := 0
+		for ; n < len(c.dirty) && (n == 0 || len(payload) < groupFrameBytesMax); n++ {
+			e := c.dirty[n]
+			before := e.record
+			if c.byName[e.Name] != e { // deleted
+				payload = appendGroupEntry(payload, groupEntryGone, e.Name, binary.BigEndian.AppendUint64(nil, uint64(e.Last)))
+				e.record = nil
+			} else {
+				e.record = e.AppendRecord(nil)
+				payload = appendGroupEntry(payload, groupEntryRecord, e.Name, e.record)
+			}
+			undo = append(undo, groupUndo{name: e.Name, before: before})
+		}
+		m.cursorPayload = payload
+		if err := m.store.AppendControl(p.log, segment.FrameCursor, payload, core.DurabilitySync, true); err != nil {
+			for i, u := range undo {
+				c.dirty[i].record = u.before
+			}
+			if errors.Is(err, segment.ErrStoreStopping) {
+				c.failFresh(storageError(err))
+				c.dirty = nil
+				return true
+			}
+			return false
+		}
+		for i, u := range undo {
+			u.index = p.log.LastIndex()
+			c.undo.Push(u)
+			c.dirty[i].dirty, c.dirty[i].Dirty = false, false
+		}
+		c.dirty = append(c.dirty[:0], c.dirty[n:]...)
+	}
+	// In the order of the log: a reply waits for the last frame of this turn at most.
+	for _, a := range c.fresh {
+		a.index = p.log.LastIndex()
+		c.waiting.Push(*a)
+	}
+	clear(c.fresh)
+	c.fresh = c.fresh[:0]
+	c.settle()
+	return true
+}
+
+func appendGroupEntry(b []byte, kind byte, name string, body []byte) []byte {
+	b = append(b, kind)
+	b = binary.AppendUvarint(b, uint64(len(name)))
+	b = append(b, name...)
+	b = binary.AppendUvarint(b, uint64(len(body)))
+	return append(b, body...)
+}
+
+// settle answers what has become durable.
+func (c *coordinator) settle() {
+	durable := c.partition.log.DurableIndex()
+	for c.undo.Len() > 0 && c.undo.Front().index <= durable {
+		c.undo.Pop()
+	}
+	for c.waiting.Len() > 0 && c.waiting.Front().index <= durable {
+		a := c.waiting.Pop()
+		c.answer(&a)
+	}
+}
+
+// rollBack takes groups back to what the log still says of them.
+func (c *coordinator) rollBack(err *proto.Error) {
+	m, last := c.machine(), c.partition.log.LastIndex()
+	back := make(map[string][]byte)
+	for c.undo.Len() > 0 && c.undo.At(c.undo.Len()-1).index > last {
+		u := c.undo.PopBack()
+		back[u.name] = u.before
+	}
+	for _, e := range c.dirty {
+		if _, ok := back[e.Name]; !ok {
+			back[e.Name] = e.record
+		}
+	}
+	c.dirty = c.dirty[:0]
+	names := make([]string, 0, len(back))
+	for name := range back {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		var forget *groupForget
+		if e := c.byName[name]; e != nil {
+			m.wheel.disarm(&e.timer)
+			e.endBeats(err)
+			delete(c.byName, name)
+			forget = e.forgetting
+		}
+		if back[name] == nil {
+			if forget != nil {
+				c.asking--
+			}
+			continue
+		}
+		g, bad := group.ParseRecord(name, back[name], m.now)
+		core.Assert(bad == nil, "a record that was written can be read")
+		e := c.add(g)
+		e.record, e.forgetting = back[name], forget
+		c.schedule(e)
+	}
+	for n := c.waiting.Len(); n > 0; n-- {
+		if a := c.waiting.Pop(); a.index <= last {
+			c.waiting.Push(a)
+		} else {
+			m.refuseRequest(&a.request, err)
+		}
+	}
+	c.failFresh(err)
+}
+
+func (c *coordinator) failFresh(err *proto.Error) {
+	fresh := c.fresh
+	c.fresh = nil
+	for _, a := range fresh {
+		c.machine().refuseRequest(&a.request, err)
+	}
+}
+
+// end refuses everything that waits.
+func (c *coordinator) end(err *proto.Error) {
+	for _, name := range c.names() {
+		c.byName[name].endBeats(err)
+	}
+	c.machine().wheel.disarm(&c.sweep)
+}
+
+// replay learns from a frame of the log.
+func (c *coordinator) replay(payload []byte) error {
+	if len(payload) == 0 || payload[0] != groupFrameVersion {
+		return fmt.Errorf("frame of groups of %d bytes: not of version %d, which this build reads", len(payload), groupFrameVersion)
+	}
+	for rest := payload[1:]; len(rest) > 0; {
+		kind := rest[0]
+		name, after, ok := cutText(rest[1:])
+		if !ok {
+			return errors.New("frame of groups: an entry is cut short")
+		}
+		body, after, ok := cutText(after)
+		if !ok {
+			return fmt.Errorf("frame of groups: the entry of group %s is cut short", core.Quote(string(name)))
+		}
+		rest = after
+		switch {
+		case kind == groupEntryRecord:
+			g, err := group.ParseRecord(string(name), body, c.machine().now)
+			if err != nil {
+				return err
+			}
+			c.add(g).record = slices.Clone(body)
+		case kind == groupEntryGone && len(body) == 8:
+			delete(c.byName, string(name))
+			c.floor = max(c.floor, int64(binary.BigEndian.Uint64(body)))
+		default:
+			return fmt.Errorf("frame of groups: an entry of kind %d, which this build does not read", kind)
+		}
+	}
+	return nil
+}
+
+func cutText(b []byte) (head, rest []byte, ok bool) {
+	n, width := binary.Uvarint(b)
+	if width <= 0 || n > uint64(len(b)-width) {
+		return nil, nil, false
+	}
+	return b[width : width+int(n)], b[width+int(n):], true
+}
+
+// snapshot appends the records of the log's end: floor i64, then a frame's payload.
+func (c *coordinator) snapshot(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, uint64(c.floor))
+	b = append(b, groupFrameVersion)
+	for _, name := range c.names() {
+		if record := c.byName[name].record; record != nil {
+			b = appendGroupEntry(b, groupEntryRecord, name, record)
+		}
+	}
+	return b
+}
+
+// restore replaces everything by what snapshot wrote; nothing is an empty log.
+func (c *coordinator) restore(b []byte) error {
+	c.byName, c.floor = make(map[string]*coordinated), 0
+	if len(b) == 0 {
+		return nil
+	}
+	if len(b) < 9 {
+		return fmt.Errorf("state of groups of %d bytes is cut short", len(b))
+	}
+	c.floor = int64(binary.BigEndian.Uint64(b))
+	return c.replay(b[8:])
+}
