@@ -170,7 +170,7 @@ func (m *Machine) forgot(l *mail.Letter) {
 		return
 	}
 	c.floor = max(c.floor, e.Last)
-	delete(c.byName, e.Name)
+	c.remove(e)
 	m.wheel.disarm(&e.timer)
 	e.Dirty = true
 	if !e.dirty {
@@ -193,7 +193,7 @@ func (c *coordinator) armSweep() {
 // expire forgets groups that have had no members for too long.
 func (c *coordinator) expire() {
 	before := c.wallMillis() - c.machine().options.OffsetsRetention.Milliseconds()
-	for _, name := range c.names() {
+	for _, name := range c.sorted {
 		if c.asking >= forgettingMax {
 			break
 		}
