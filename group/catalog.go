@@ -12,14 +12,16 @@ import (
 const lookNanos = 1e9
 
 // Refresh takes what has changed in the metadata since the last look: topics that came or
-// went, partitions that were added.
-func (g *Group) Refresh(catalog Catalog, now int64) {
+// went, partitions that were added. It returns how many topics it held against patterns.
+func (g *Group) Refresh(catalog Catalog, now int64) (looked int) {
 	if len(g.Members) == 0 || catalog.Epoch() == g.catalogEpoch || g.catalogEpoch != 0 && now-g.catalogAt < lookNanos {
-		return
+		return 0
 	}
+	g.looked = 0
 	if g.look(catalog, now) {
 		g.share(now)
 	}
+	return g.looked
 }
 
 // look finds the topics that members want. It returns whether they are others than before.
@@ -39,6 +41,7 @@ func (g *Group) look(catalog Catalog, now int64) bool {
 	}
 	if len(patterns) > 0 {
 		catalog.TopicsAfter("", func(t *core.Topic) bool {
+			g.looked++
 			if found[t.Name] == nil && !core.TopicReserved(t.Name) {
 				for _, m := range patterns {
 					if m.pattern.MatchString(t.Name) {

@@ -43,6 +43,7 @@ type Group struct {
 
 	catalogEpoch uint64 // of the view that Topics were taken from; 0 none
 	catalogAt    int64  // monotonic, when
+	looked       int    // topics that were held against patterns, in this look
 }
 
 // Topic is a topic that the group shares.

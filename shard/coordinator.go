@@ -42,7 +42,11 @@ type coordinator struct {
 	undo    core.Queue[groupUndo]  // of frames that are not durable
 	sweep   timer                  // for groups without members
 	forget  core.Queue[*coordinated]
-	asking  int // groups whose offsets are being dropped
+	asking  int    // groups whose offsets are being dropped
+	swept   string // the last name that the sweep has looked at; empty: it begins
+
+	looks   int   // topics that may be looked through for patterns now
+	looksAt int64 // monotonic, when that was counted
 }
 
 // coordinated is one group with what the coordinator holds for it.
@@ -50,9 +54,10 @@ type coordinated struct {
 	*group.Group
 	coordinator *coordinator
 	timer       timer
-	record      []byte // as last appended; nil: it is not in the log
-	weight      int    // in coordinator.weight
-	dirty       bool   // in coordinator.dirty
+	record      []byte     // as last appended; nil: it is not in the log
+	weight      int        // in coordinator.weight
+	stored      core.Index // of the last frame that says something of it
+	dirty       bool       // in coordinator.dirty
 	beats       map[*group.Member]*groupBeat
 	forgetting  *groupForget
 	movingSince int64 // monotonic, since when it is being shared out anew; 0: it is settled
@@ -106,7 +111,11 @@ func newCoordinator(p *partition) *coordinator {
 // time-out, from now on.
 func (c *coordinator) start() {
 	for _, name := range c.sorted {
-		c.schedule(c.byName[name])
+		e := c.byName[name]
+		if !e.Settled() {
+			e.movingSince = max(1, c.machine().now)
+		}
+		c.schedule(e)
 	}
 	c.armSweep()
 }
@@ -219,6 +228,22 @@ func (e *coordinated) expire() {
 	c.changed(e)
 }
 
+// looksPerSecond bounds how many topics one coordinator holds against the patterns of its
+// groups, so that many patterns and many new topics cost a part of a core, and the groups
+// find the topics a little later.
+const looksPerSecond = 200_000
+
+// mayLook says whether another group may look for topics. A look is never cut short: what
+// it takes beyond is paid back before the next one.
+func (c *coordinator) mayLook() bool {
+	now := c.machine().now
+	elapsed := min(now-c.looksAt, int64(time.Second))
+	if more := elapsed * looksPerSecond / int64(time.Second); more > 0 {
+		c.looks, c.looksAt = min(c.looks+int(more), looksPerSecond), now
+	}
+	return c.looks > 0
+}
+
 // list puts the coordinator among those that have something for this turn's frames.
 func (c *coordinator) list() {
 	if !c.listed {
@@ -240,12 +265,7 @@ func (c *coordinator) reply(r *mail.Request, e *coordinated, body proto.Message,
 
 // inFlight says whether a record of the group is on its way to the disk.
 func (c *coordinator) inFlight(e *coordinated) bool {
-	for i := range c.undo.Len() {
-		if c.undo.At(i).name == e.Name {
-			return true
-		}
-	}
-	return false
+	return e.stored > c.partition.log.DurableIndex()
 }
 
 func (c *coordinator) answer(a *groupReply) {
@@ -308,7 +328,7 @@ func (c *coordinator) flush() bool {
 		for i, u := range undo {
 			u.index = p.log.LastIndex()
 			c.undo.Push(u)
-			c.dirty[i].dirty, c.dirty[i].Dirty = false, false
+			c.dirty[i].dirty, c.dirty[i].Dirty, c.dirty[i].stored = false, false, u.index
 		}
 		c.dirty = append(c.dirty[:0], c.dirty[n:]...)
 	}
@@ -343,9 +363,9 @@ func (c *coordinator) settle() {
 	}
 }
 
-// rollBack takes groups back to what the log still says of them.
-func (c *coordinator) rollBack(err *proto.Error) {
-	m, last := c.machine(), c.partition.log.LastIndex()
+// rollBack takes groups back to what the log still says of them: it ends at last.
+func (c *coordinator) rollBack(last core.Index, err *proto.Error) {
+	m := c.machine()
 	back := make(map[string][]byte)
 	for c.undo.Len() > 0 && c.undo.At(c.undo.Len()-1).index > last {
 		u := c.undo.PopBack()
@@ -379,7 +399,7 @@ func (c *coordinator) rollBack(err *proto.Error) {
 		g, bad := group.ParseRecord(name, back[name], m.now)
 		core.Assert(bad == nil, "a record that was written can be read")
 		e := c.add(g)
-		e.record, e.forgetting = back[name], forget
+		e.record, e.forgetting, e.stored = back[name], forget, last // of its frames the last one may be in flight
 		c.schedule(e)
 	}
 	for n := c.waiting.Len(); n > 0; n-- {

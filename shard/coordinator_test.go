@@ -2,6 +2,7 @@ package shard
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/pulsemq/pulsemq/group"
 	"github.com/pulsemq/pulsemq/proto"
 	"github.com/pulsemq/pulsemq/ring/mail"
+	"github.com/pulsemq/pulsemq/segment"
 	"github.com/pulsemq/pulsemq/segment/disk/mem"
 )
 
@@ -131,4 +133,160 @@ func TestOffsetsAreBoundedByBytes(t *testing.T) {
 	}
 	_ = n.mustCursor(id, mail.Cursor{Deed: mail.CursorOwn, Group: "group-0-0", Owner: 2})
 	n.clock.advance(time.Second)
+}
+
+// members are those that a group has, as DESCRIBE_GROUP shows them.
+func (n *node) members(group string) (ids []string) {
+	n.t.Helper()
+	a := n.one(n.groupRequest(group, &proto.DescribeGroupRequest{Group: group}))
+	if a.Err != nil {
+		wantCode(n.t, a.Err, proto.CodeUnknownGroup)
+		return nil
+	}
+	for _, m := range a.Body.(*proto.DescribeGroupResponse).Members {
+		ids = append(ids, m.MemberID)
+	}
+	return ids
+}
+
+// A change that is not stored is answered by nobody as done, and when it is lost it is not seen: the group is again what
+// the log says, and who asked is told.
+func TestGroupChangeThatIsLostIsNotSeen(t *testing.T) {
+	n := newNode(t, 1)
+	n.create("orders", 4)
+	n.groups()
+	a := n.join("g", "a", "", "orders")
+	n.join("g", "waiting", "", "orders")
+	b, err := n.beat("g", "a", a.MemberEpoch, a.Assignment.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := n.coordinatorOf("g")
+	other := "other-0"
+	for i := 1; n.coordinatorOf(other) != c; i++ {
+		other = fmt.Sprint("other-", i)
+	}
+	last, record, weight := c.partition.log.LastIndex(), string(c.byName["g"].record), c.weight
+
+	n.held = true
+	applied := n.groupRequest("g", &proto.HeartbeatRequest{Group: "g", MemberID: "a", MemberEpoch: a.MemberEpoch, Applied: b.Assignment.Version, WaitMs: 3000})
+	n.send(&applied) // gives two partitions up, which go to the other member
+	n.turn()
+	fresh := n.groupRequest(other, &proto.JoinGroupRequest{Group: other, MemberID: "c", SessionTimeoutMs: 10_000, RebalanceTimeoutMs: 20_000, Topics: []string{"orders"}})
+	n.send(&fresh)
+	for range 5 {
+		n.turn()
+	}
+	if got := n.answers(); len(got) != 0 || c.undo.Len() != 2 || c.waiting.Len() == 0 {
+		t.Fatalf("before anything is stored: %d answers, %d changes, %d wait", len(got), c.undo.Len(), c.waiting.Len())
+	}
+	late := n.groupRequest("g", &proto.LeaveGroupRequest{Group: "g", MemberID: "a", MemberEpoch: a.MemberEpoch})
+	n.send(&late) // in no frame yet
+	c.rollBack(last, proto.CodeStorageError.Errorf("the write failed"))
+	n.turn()
+	told := map[uint64]bool{}
+	for _, answer := range n.answers() {
+		wantCode(t, answer.Err, proto.CodeStorageError)
+		told[answer.ID] = true
+	}
+	if len(told) != 3 || !told[applied.ID] || !told[fresh.ID] || !told[late.ID] {
+		t.Errorf("who is told that it is lost: %v, asked %d, %d and %d", told, applied.ID, fresh.ID, late.ID)
+	}
+	if got := n.members("g"); !slices.Equal(got, []string{"a", "waiting"}) {
+		t.Errorf("the group has %v", got)
+	}
+	if got := n.members(other); got != nil || c.byName[other] != nil {
+		t.Errorf("a group that was never stored has %v", got)
+	}
+	if e := c.byName["g"]; string(e.AppendRecord(nil)) != record || string(e.record) != record {
+		t.Error("the group is not what the log says")
+	}
+	if c.weight != weight || len(c.sorted) != len(c.byName) || c.undo.Len() != 0 || c.waiting.Len() != 0 {
+		t.Errorf("weight %d, before %d; %d names of %d groups; %d changes, %d wait", c.weight, weight, len(c.sorted), len(c.byName), c.undo.Len(), c.waiting.Len())
+	}
+}
+
+// What a member was told is there after a power cut, also when writes of the groups' segments fail in between.
+func TestGroupsThroughFailedSegments(t *testing.T) {
+	n := newNode(t, 1)
+	n.store = segment.Options{StateBytes: 64 << 10, FlushBytes: 4 << 10}
+	n.crash(1, mem.CrashOptions{})
+	n.create("orders", 4)
+	n.groups()
+	var acked []string
+	hits := 0
+	for i := range 60 {
+		var fault *mem.Fault
+		if i%10 == 5 {
+			kind := []core.DiskOpKind{core.DiskSync, core.DiskWrite}[i/10%2]
+			fault = n.disks[0].folder.fs.Inject(&mem.Fault{Kind: kind, Path: "topics/*", Count: 1})
+		}
+		member := fmt.Sprintf("member-%03d", i)
+		r := n.groupRequest("g", &proto.JoinGroupRequest{Group: "g", MemberID: member, ClientName: strings.Repeat("c", 200), SessionTimeoutMs: 1_800_000, RebalanceTimeoutMs: 1_800_000, Topics: []string{"orders"}})
+		n.send(&r)
+		for range 4 {
+			n.settle()
+			n.clock.advance(500 * time.Millisecond)
+		}
+		for _, a := range n.answers() {
+			if a.Err == nil {
+				acked = append(acked, member)
+			} else {
+				wantCode(t, a.Err, proto.CodeStorageError)
+			}
+		}
+		if fault != nil {
+			hits += fault.Hits()
+		}
+	}
+	if hits == 0 {
+		t.Error("no fault was met")
+	}
+	if got := n.members("g"); !slices.Equal(got, acked) {
+		t.Errorf("the group has %v, told were %v", got, acked)
+	}
+	n.crash(2, mem.CrashOptions{Data: mem.FateDrop, Entries: mem.FateDrop, InFlight: mem.FateDrop})
+	if got := n.members("g"); !slices.Equal(got, acked) {
+		t.Errorf("after the power cut the group has %v, told were %v", got, acked)
+	}
+}
+
+// Many patterns and many new topics cost a bounded part of a second, and every group finds its topics in the end.
+func TestLooksForTopicsAreBounded(t *testing.T) {
+	n := newNode(t, 1)
+	n.groups()
+	c := n.coordinatorOf("g")
+	n.clock.advance(time.Hour)
+	n.settle()
+	if !c.mayLook() || c.looks != looksPerSecond {
+		t.Fatalf("after an hour %d looks are allowed, want one second's: %d", c.looks, looksPerSecond)
+	}
+	c.looks -= 3 * looksPerSecond
+	for i := range 30 {
+		if may := c.mayLook(); may != (i > 20) {
+			t.Fatalf("after %d tenths of a second: %v, with %d left", i, may, c.looks)
+		}
+		n.clock.advance(100 * time.Millisecond)
+		n.settle()
+	}
+}
+
+// The sweep looks at some groups at a time and comes to all.
+func TestSweepComesToAllGroups(t *testing.T) {
+	n := newNode(t, 1, func(o *Options) { o.OffsetsRetention = time.Hour })
+	n.groups()
+	c := n.coordinatorOf("g")
+	for i := range 3*sweepMax/2 + 7 {
+		c.add(group.New(fmt.Sprint("group-", i), group.Stream, 0, c.wallMillis()))
+	}
+	for i := 0; len(c.byName) > 0; i++ {
+		if i == 3000 {
+			t.Fatalf("%d groups are left", len(c.byName))
+		}
+		n.clock.advance(2 * time.Second)
+		n.settle()
+	}
+	if c.weight != 0 || len(c.sorted) != 0 {
+		t.Errorf("weight %d, %d names are left", c.weight, len(c.sorted))
+	}
 }

@@ -217,8 +217,10 @@ func (c *coordinator) heartbeat(r *mail.Request, b *proto.HeartbeatRequest, comm
 		old.end()
 	}
 	e.Heartbeat(member, b.Applied, m.now)
-	c.allow(e)
-	e.Refresh(command.View, m.now)
+	if c.mayLook() {
+		c.allow(e)
+		c.looks -= e.Refresh(command.View, m.now)
+	}
 	c.changed(e)
 	wait := min(int64(b.WaitMs)*int64(time.Millisecond), member.Session/3)
 	if member.Version != b.Applied || wait <= 0 {
@@ -303,14 +305,14 @@ func (c *coordinator) fence(r *mail.Request, b *proto.FenceGroupRequest) *proto.
 	return nil
 }
 
-func groupState(g *group.Group) proto.GroupState {
+func (e *coordinated) state() proto.GroupState {
 	switch {
-	case len(g.Members) == 0:
+	case len(e.Members) == 0:
 		return proto.GroupStateEmpty
-	case g.Settled():
-		return proto.GroupStateSettled
+	case e.movingSince != 0:
+		return proto.GroupStateMoving
 	}
-	return proto.GroupStateMoving
+	return proto.GroupStateSettled
 }
 
 // listGroups answers a page: groups behind a name, in the order of names. The cursor is the
@@ -332,7 +334,7 @@ func (c *coordinator) listGroups(r *mail.Request, b *proto.ListGroupsRequest) *p
 		}
 		e := c.byName[name]
 		response.Groups = append(response.Groups, proto.ListedGroup{
-			Group: name, Kind: proto.GroupKind(e.Kind), State: groupState(e.Group), Epoch: e.Epoch, Members: uint32(len(e.Members)),
+			Group: name, Kind: proto.GroupKind(e.Kind), State: e.state(), Epoch: e.Epoch, Members: uint32(len(e.Members)),
 		})
 	}
 	c.reply(r, nil, response, nil)
@@ -344,7 +346,7 @@ func (c *coordinator) describe(r *mail.Request, b *proto.DescribeGroupRequest) *
 	if e == nil {
 		return unknownGroup(b.Group)
 	}
-	response := &proto.DescribeGroupResponse{Kind: proto.GroupKind(e.Kind), State: groupState(e.Group), Epoch: e.Epoch, EmptySinceMs: -1}
+	response := &proto.DescribeGroupResponse{Kind: proto.GroupKind(e.Kind), State: e.state(), Epoch: e.Epoch, EmptySinceMs: -1}
 	if len(e.Members) == 0 {
 		response.EmptySinceMs = e.EmptySince
 	}
