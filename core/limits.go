@@ -78,9 +78,16 @@ const (
 	MemberIDBytesMax = 64
 
 	// GroupMembersMax bounds the members of one group, GroupPartitionsMax the partitions
-	// that it shares: the group's record has to fit one frame.
-	GroupMembersMax    = 1_000
-	GroupPartitionsMax = 10_000
+	// that it shares, GroupRecordBytesMax the bytes of its record: that has to fit one
+	// frame of the smallest journal.
+	GroupMembersMax     = 1_000
+	GroupPartitionsMax  = 10_000
+	GroupRecordBytesMax = 480 << 10
+
+	// GroupsPerCoordinatorMax bounds the groups of one partition of the groups' topic,
+	// GroupsBytesMax their records: they have to fit a state file.
+	GroupsPerCoordinatorMax = 50_000
+	GroupsBytesMax          = 12 << 20
 
 	// GroupTopicsMax bounds the topics that a member names.
 	GroupTopicsMax = 100
@@ -94,6 +101,10 @@ const (
 	// CursorBytesMax bounds what one partition keeps of the groups that read it, as its
 	// state file holds it.
 	CursorBytesMax = 8 << 20
+
+	// StateOwnerBytesMax bounds what a partition's owner keeps in a state file:
+	// producers, the offsets of groups, or the groups themselves.
+	StateOwnerBytesMax = 16 << 20
 
 	// ShardsMax and ReactorsMax bound a node's threads.
 	ShardsMax   = 64
@@ -109,5 +120,7 @@ const (
 	_ = uint(JournalGroupBytesMax - GatherFrameBytesMax - DiskAlignment)
 	_ = uint(GatherFrameBytesMax - DirectWriteBytesMin)
 	_ = uint(1024 - AnswerSlicesMax)
+	_ = uint(StateOwnerBytesMax - GroupsBytesMax - 4*GroupRecordBytesMax)
+	_ = uint(StateOwnerBytesMax - CursorBytesMax - 200*ProducersPerPartitionMax)
 	_ = uint(SegmentExtentBytes - SegmentExtentIdleBytes)
 )

@@ -85,6 +85,18 @@ func (t *Table) names() []string {
 	return names
 }
 
+// Growth is by how many bytes an entry may make the snapshot grow.
+func (t *Table) Growth(e *Entry) int {
+	s := t.byGroup[e.Group]
+	switch {
+	case e.Kind == Forget:
+		return 0
+	case s == nil:
+		return entryBytes + len(e.Group) + len(e.Metadata)
+	}
+	return max(0, len(e.Metadata)-len(s.Metadata))
+}
+
 // Apply lets a stored entry take effect. undo says that its frame may still be lost: what it changes is noted under the
 // frame's index until Durable passes it.
 func (t *Table) Apply(index core.Index, e *Entry, undo bool) Outcome {

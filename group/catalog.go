@@ -12,14 +12,16 @@ import (
 const lookNanos = 1e9
 
 // Refresh takes what has changed in the metadata since the last look: topics that came or
-// went, partitions that were added.
-func (g *Group) Refresh(catalog Catalog, now int64) {
+// went, partitions that were added. It returns how many topics it held against patterns.
+func (g *Group) Refresh(catalog Catalog, now int64) (looked int) {
 	if len(g.Members) == 0 || catalog.Epoch() == g.catalogEpoch || g.catalogEpoch != 0 && now-g.catalogAt < lookNanos {
-		return
+		return 0
 	}
+	g.looked = 0
 	if g.look(catalog, now) {
 		g.share(now)
 	}
+	return g.looked
 }
 
 // look finds the topics that members want. It returns whether they are others than before.
@@ -39,6 +41,7 @@ func (g *Group) look(catalog Catalog, now int64) bool {
 	}
 	if len(patterns) > 0 {
 		catalog.TopicsAfter("", func(t *core.Topic) bool {
+			g.looked++
 			if found[t.Name] == nil && !core.TopicReserved(t.Name) {
 				for _, m := range patterns {
 					if m.pattern.MatchString(t.Name) {
@@ -59,21 +62,37 @@ func (g *Group) look(catalog Catalog, now int64) bool {
 	for _, t := range g.Topics {
 		old[t.ID] = t
 	}
-	changed := len(names) != len(g.Topics)
-	topics, left := make([]*Topic, 0, len(names)), core.GroupPartitionsMax
+	changed := false
+	topics, left, room := make([]*Topic, 0, len(names)), core.GroupPartitionsMax, g.WeightMax-g.membersWeight()
+	for _, name := range names { // what the group shares already comes before what is new
+		if mine := old[found[name].ID]; mine != nil {
+			left -= len(mine.Partitions)
+			room -= topicWeight(name, len(mine.Partitions))
+		}
+	}
+	g.LeftOut = 0
 	for _, name := range names {
 		t := found[name]
-		if len(t.Partitions) > left { // what does not fit is nobody's; DESCRIBE_GROUP shows what is
-			changed = true
-			continue
-		}
-		left -= len(t.Partitions)
 		mine := old[t.ID]
+		more, grown := len(t.Partitions), topicWeight(name, len(t.Partitions))
+		if mine != nil {
+			more, grown = more-len(mine.Partitions), grown-topicWeight(name, len(mine.Partitions))
+		}
+		fits := more <= 0 || more <= left && grown <= room
+		switch {
+		case fits:
+			left, room = left-max(0, more), room-max(0, grown)
+		case mine == nil: // nobody's; LeftOut tells, and DESCRIBE_GROUP shows what is shared
+			g.LeftOut++
+			continue
+		default:
+			g.LeftOut++
+		}
 		if mine == nil {
 			mine, changed = &Topic{ID: t.ID, Name: name}, true
 		}
 		delete(old, t.ID)
-		for len(mine.Partitions) < len(t.Partitions) {
+		for fits && len(mine.Partitions) < len(t.Partitions) {
 			mine.Partitions = append(mine.Partitions, Partition{})
 			changed = true
 		}

@@ -36,8 +36,14 @@ type Group struct {
 	// Dirty: the record has changed since the coordinator stored it.
 	Dirty bool
 
+	// WeightMax is what Weight may grow to: the coordinator says what is left.
+	WeightMax int
+	// LeftOut is how many topics, or growths of topics, the last look found no room for.
+	LeftOut int
+
 	catalogEpoch uint64 // of the view that Topics were taken from; 0 none
 	catalogAt    int64  // monotonic, when
+	looked       int    // topics that were held against patterns, in this look
 }
 
 // Topic is a topic that the group shares.
@@ -83,7 +89,7 @@ type Catalog interface {
 
 // New makes a group without members. Its epochs begin above floor.
 func New(name string, kind Kind, floor, wallMillis int64) *Group {
-	return &Group{Name: name, Kind: kind, Last: floor, Epoch: floor, EmptySince: wallMillis, Dirty: true}
+	return &Group{Name: name, Kind: kind, Last: floor, Epoch: floor, EmptySince: wallMillis, Dirty: true, WeightMax: core.GroupRecordBytesMax}
 }
 
 func (g *Group) next() int64 {
@@ -135,13 +141,25 @@ func (g *Group) Join(j *Joining, catalog Catalog, now int64) (*Member, error) {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	m := g.Member(j.ID)
+	known := m
+	if known == nil {
+		known = g.Static(j.Instance)
+	}
+	more := joiningWeight(j, names)
+	if known != nil {
+		more -= known.weight()
+	}
+	if known == nil && len(g.Members) >= core.GroupMembersMax {
+		return nil, ErrFull
+	}
+	if weight := g.Weight(); more > 0 && weight+more > g.WeightMax {
+		return nil, &RoomError{Weight: weight, More: more, Max: g.WeightMax}
+	}
 	if m == nil {
 		m = g.Static(j.Instance)
 		switch {
 		case m != nil:
 			g.take(m, j)
-		case len(g.Members) >= core.GroupMembersMax:
-			return nil, ErrFull
 		default:
 			m = &Member{ID: j.ID, Instance: j.Instance, Epoch: g.next()}
 			m.Version = m.Epoch

@@ -167,6 +167,9 @@ func (w *world) check() {
 		}
 	}
 	b := w.group.AppendRecord(nil)
+	if weight := w.group.Weight(); len(b) > weight || weight > w.group.WeightMax {
+		w.t.Fatalf("a record of %d bytes weighs %d; allowed are %d", len(b), weight, w.group.WeightMax)
+	}
 	again, err := ParseRecord(w.group.Name, b, w.now)
 	if err != nil {
 		w.t.Fatal(err)

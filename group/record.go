@@ -72,7 +72,7 @@ func ParseRecord(name string, b []byte, now int64) (*Group, error) {
 	if version := r.byte(); version != recordVersion {
 		return nil, fmt.Errorf("record of group %s: version %d, and this build reads %d", core.Quote(name), version, recordVersion)
 	}
-	g := &Group{Name: name, Kind: Kind(r.byte())}
+	g := &Group{Name: name, Kind: Kind(r.byte()), WeightMax: core.GroupRecordBytesMax}
 	g.Last, g.Epoch, g.EmptySince = r.int(), r.int(), r.int()
 	for n := r.count(); n > 0 && !r.bad; n-- {
 		m := &Member{ID: r.text(), Instance: r.text(), Client: r.text(), Host: r.text(), Heard: now}

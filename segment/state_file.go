@@ -24,11 +24,7 @@ import (
 const (
 	stateHeadBytes = 40
 
-	// stateOwnerBytesMax bounds what the owner keeps: ProducersPerPartitionMax
-	// producers with their remembered batches take a tenth of it.
-	stateOwnerBytesMax = 16 << 20
-
-	stateFileBytesMax = FileHeaderBytes + stateHeadBytes + 4 + epochTableMax*epochStartBytes + 4 + stateOwnerBytesMax + 4
+	stateFileBytesMax = FileHeaderBytes + stateHeadBytes + 4 + epochTableMax*epochStartBytes + 4 + core.StateOwnerBytesMax + 4
 )
 
 var (
@@ -64,7 +60,7 @@ func (s *State) Sealed() SealedPoint {
 // the segment file in which the state's point lies.
 func AppendStateFile(b []byte, segment *FileHeader, s *State) []byte {
 	core.Assert(segment.Segment == s.Segment, "a state lies in the segment it names")
-	core.Assert(len(s.Owner) <= stateOwnerBytesMax, "the owner's state is bounded")
+	core.Assert(len(s.Owner) <= core.StateOwnerBytesMax, "the owner's state is bounded")
 	start := len(b)
 	b = append(b, make([]byte, FileHeaderBytes)...)
 	h := *segment

@@ -31,6 +31,8 @@ import (
 type coordinator struct {
 	partition *partition
 	byName    map[string]*coordinated
+	sorted    []string // the names of byName, ascending
+	weight    int      // of byName together
 	floor     int64
 
 	dirty   []*coordinated         // whose record has to be stored, in the order in which they changed
@@ -40,7 +42,11 @@ type coordinator struct {
 	undo    core.Queue[groupUndo]  // of frames that are not durable
 	sweep   timer                  // for groups without members
 	forget  core.Queue[*coordinated]
-	asking  int // groups whose offsets are being dropped
+	asking  int    // groups whose offsets are being dropped
+	swept   string // the last name that the sweep has looked at; empty: it begins
+
+	looks   int   // topics that may be looked through for patterns now
+	looksAt int64 // monotonic, when that was counted
 }
 
 // coordinated is one group with what the coordinator holds for it.
@@ -48,8 +54,10 @@ type coordinated struct {
 	*group.Group
 	coordinator *coordinator
 	timer       timer
-	record      []byte // as last appended; nil: it is not in the log
-	dirty       bool   // in coordinator.dirty
+	record      []byte     // as last appended; nil: it is not in the log
+	weight      int        // in coordinator.weight
+	stored      core.Index // of the last frame that says something of it
+	dirty       bool       // in coordinator.dirty
 	beats       map[*group.Member]*groupBeat
 	forgetting  *groupForget
 	movingSince int64 // monotonic, since when it is being shared out anew; 0: it is settled
@@ -85,16 +93,15 @@ const (
 	groupEntryRecord  = 1
 	groupEntryGone    = 2
 
-	// groupsPerCoordinatorMax bounds the groups of one partition of the groups' topic: their
-	// records have to fit a state file.
-	groupsPerCoordinatorMax = 50_000
-
-	// groupFrameBytesMax is when a frame takes no further record; a record alone may be larger.
+	// groupFrameBytesMax bounds a frame of several records; a record alone may be larger.
 	groupFrameBytesMax = core.GatherFrameBytesMax / 2
 
 	// groupRepliesMax bounds the answers that wait for the disk.
 	groupRepliesMax = 16_384
 )
+
+// A frame with the largest record fits a group of the smallest journal, or it would never be stored.
+const _ = uint(segment.JournalFileBytesMin/2 - 4*core.DiskAlignment - core.GroupRecordBytesMax)
 
 func newCoordinator(p *partition) *coordinator {
 	return &coordinator{partition: p, byName: make(map[string]*coordinated)}
@@ -103,36 +110,69 @@ func newCoordinator(p *partition) *coordinator {
 // start begins what time asks for; the log is recovered. Every member has its session
 // time-out, from now on.
 func (c *coordinator) start() {
-	for _, name := range c.names() {
-		c.schedule(c.byName[name])
+	for _, name := range c.sorted {
+		e := c.byName[name]
+		if !e.Settled() {
+			e.movingSince = max(1, c.machine().now)
+		}
+		c.schedule(e)
 	}
 	c.armSweep()
-}
-
-func (c *coordinator) names() []string {
-	names := make([]string, 0, len(c.byName))
-	for name := range c.byName {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 func (c *coordinator) machine() *Machine { return c.partition.machine }
 
 func (c *coordinator) wallMillis() int64 { return c.machine().wall / int64(time.Millisecond) }
 
-// add makes a group known to the coordinator.
+// add makes a group known to the coordinator, in place of one of the same name.
 func (c *coordinator) add(g *group.Group) *coordinated {
 	e := &coordinated{Group: g, coordinator: c}
+	if old := c.byName[g.Name]; old != nil {
+		c.weight -= old.weight
+	} else {
+		i, _ := slices.BinarySearch(c.sorted, g.Name)
+		c.sorted = slices.Insert(c.sorted, i, g.Name)
+	}
 	c.byName[g.Name] = e
+	c.weigh(e)
 	return e
+}
+
+// remove forgets a group.
+func (c *coordinator) remove(e *coordinated) {
+	if c.byName[e.Name] != e {
+		return
+	}
+	delete(c.byName, e.Name)
+	c.weight -= e.weight
+	i, _ := slices.BinarySearch(c.sorted, e.Name)
+	c.sorted = slices.Delete(c.sorted, i, i+1)
+}
+
+// groupEntryWeight is what an entry of a frame or a snapshot takes beside its group's name
+// and record.
+const groupEntryWeight = 1 + 2 + 5
+
+// weigh counts what a group may take in a state file.
+func (c *coordinator) weigh(e *coordinated) {
+	weight := e.Weight() + len(e.Name) + groupEntryWeight
+	c.weight += weight - e.weight
+	e.weight = weight
+}
+
+// allow tells a group how far it may grow.
+func (c *coordinator) allow(e *coordinated) {
+	left := core.GroupsBytesMax - (c.weight - e.weight) - len(e.Name) - groupEntryWeight
+	e.WeightMax = min(left, core.GroupRecordBytesMax)
 }
 
 // changed goes on after a group may have changed: its record is stored, those who wait for
 // another assignment get it, and its next deadline is armed.
 func (c *coordinator) changed(e *coordinated) {
 	m := c.machine()
+	if e.Dirty && c.byName[e.Name] == e {
+		c.weigh(e)
+	}
 	if e.Dirty && !e.dirty {
 		e.dirty = true
 		c.dirty = append(c.dirty, e)
@@ -188,6 +228,22 @@ func (e *coordinated) expire() {
 	c.changed(e)
 }
 
+// looksPerSecond bounds how many topics one coordinator holds against the patterns of its
+// groups, so that many patterns and many new topics cost a part of a core, and the groups
+// find the topics a little later.
+const looksPerSecond = 200_000
+
+// mayLook says whether another group may look for topics. A look is never cut short: what
+// it takes beyond is paid back before the next one.
+func (c *coordinator) mayLook() bool {
+	now := c.machine().now
+	elapsed := min(now-c.looksAt, int64(time.Second))
+	if more := elapsed * looksPerSecond / int64(time.Second); more > 0 {
+		c.looks, c.looksAt = min(c.looks+int(more), looksPerSecond), now
+	}
+	return c.looks > 0
+}
+
 // list puts the coordinator among those that have something for this turn's frames.
 func (c *coordinator) list() {
 	if !c.listed {
@@ -209,12 +265,7 @@ func (c *coordinator) reply(r *mail.Request, e *coordinated, body proto.Message,
 
 // inFlight says whether a record of the group is on its way to the disk.
 func (c *coordinator) inFlight(e *coordinated) bool {
-	for i := range c.undo.Len() {
-		if c.undo.At(i).name == e.Name {
-			return true
-		}
-	}
-	return false
+	return e.stored > c.partition.log.DurableIndex()
 }
 
 func (c *coordinator) answer(a *groupReply) {
@@ -246,17 +297,21 @@ func (c *coordinator) flush() bool {
 		payload := append(m.cursorPayload[:0], groupFrameVersion)
 		var undo []groupUndo
 		n := 0
-		for ; n < len(c.dirty) && (n == 0 || len(payload) < groupFrameBytesMax); n++ {
+		for ; n < len(c.dirty); n++ {
 			e := c.dirty[n]
-			before := e.record
+			kind, record, body := byte(groupEntryRecord), []byte(nil), []byte(nil)
 			if c.byName[e.Name] != e { // deleted
-				payload = appendGroupEntry(payload, groupEntryGone, e.Name, binary.BigEndian.AppendUint64(nil, uint64(e.Last)))
-				e.record = nil
+				kind, body = groupEntryGone, binary.BigEndian.AppendUint64(nil, uint64(e.Last))
 			} else {
-				e.record = e.AppendRecord(nil)
-				payload = appendGroupEntry(payload, groupEntryRecord, e.Name, e.record)
+				record = e.AppendRecord(nil)
+				body = record
 			}
-			undo = append(undo, groupUndo{name: e.Name, before: before})
+			if n > 0 && len(payload)+groupEntryWeight+len(e.Name)+len(body) > groupFrameBytesMax {
+				break
+			}
+			payload = appendGroupEntry(payload, kind, e.Name, body)
+			undo = append(undo, groupUndo{name: e.Name, before: e.record})
+			e.record = record
 		}
 		m.cursorPayload = payload
 		if err := m.store.AppendControl(p.log, segment.FrameCursor, payload, core.DurabilitySync, true); err != nil {
@@ -273,7 +328,7 @@ func (c *coordinator) flush() bool {
 		for i, u := range undo {
 			u.index = p.log.LastIndex()
 			c.undo.Push(u)
-			c.dirty[i].dirty, c.dirty[i].Dirty = false, false
+			c.dirty[i].dirty, c.dirty[i].Dirty, c.dirty[i].stored = false, false, u.index
 		}
 		c.dirty = append(c.dirty[:0], c.dirty[n:]...)
 	}
@@ -308,9 +363,9 @@ func (c *coordinator) settle() {
 	}
 }
 
-// rollBack takes groups back to what the log still says of them.
-func (c *coordinator) rollBack(err *proto.Error) {
-	m, last := c.machine(), c.partition.log.LastIndex()
+// rollBack takes groups back to what the log still says of them: it ends at last.
+func (c *coordinator) rollBack(last core.Index, err *proto.Error) {
+	m := c.machine()
 	back := make(map[string][]byte)
 	for c.undo.Len() > 0 && c.undo.At(c.undo.Len()-1).index > last {
 		u := c.undo.PopBack()
@@ -332,7 +387,7 @@ func (c *coordinator) rollBack(err *proto.Error) {
 		if e := c.byName[name]; e != nil {
 			m.wheel.disarm(&e.timer)
 			e.endBeats(err)
-			delete(c.byName, name)
+			c.remove(e)
 			forget = e.forgetting
 		}
 		if back[name] == nil {
@@ -344,7 +399,7 @@ func (c *coordinator) rollBack(err *proto.Error) {
 		g, bad := group.ParseRecord(name, back[name], m.now)
 		core.Assert(bad == nil, "a record that was written can be read")
 		e := c.add(g)
-		e.record, e.forgetting = back[name], forget
+		e.record, e.forgetting, e.stored = back[name], forget, last // of its frames the last one may be in flight
 		c.schedule(e)
 	}
 	for n := c.waiting.Len(); n > 0; n-- {
@@ -367,7 +422,7 @@ func (c *coordinator) failFresh(err *proto.Error) {
 
 // end refuses everything that waits.
 func (c *coordinator) end(err *proto.Error) {
-	for _, name := range c.names() {
+	for _, name := range c.sorted {
 		c.byName[name].endBeats(err)
 	}
 	c.machine().wheel.disarm(&c.sweep)
@@ -397,7 +452,9 @@ func (c *coordinator) replay(payload []byte) error {
 			}
 			c.add(g).record = slices.Clone(body)
 		case kind == groupEntryGone && len(body) == 8:
-			delete(c.byName, string(name))
+			if e := c.byName[string(name)]; e != nil {
+				c.remove(e)
+			}
 			c.floor = max(c.floor, int64(binary.BigEndian.Uint64(body)))
 		default:
 			return fmt.Errorf("frame of groups: an entry of kind %d, which this build does not read", kind)
@@ -418,7 +475,7 @@ func cutText(b []byte) (head, rest []byte, ok bool) {
 func (c *coordinator) snapshot(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(c.floor))
 	b = append(b, groupFrameVersion)
-	for _, name := range c.names() {
+	for _, name := range c.sorted {
 		if record := c.byName[name].record; record != nil {
 			b = appendGroupEntry(b, groupEntryRecord, name, record)
 		}
@@ -428,7 +485,7 @@ func (c *coordinator) snapshot(b []byte) []byte {
 
 // restore replaces everything by what snapshot wrote; nothing is an empty log.
 func (c *coordinator) restore(b []byte) error {
-	c.byName, c.floor = make(map[string]*coordinated), 0
+	c.byName, c.sorted, c.weight, c.floor = make(map[string]*coordinated), nil, 0, 0
 	if len(b) == 0 {
 		return nil
 	}

@@ -32,6 +32,7 @@ type cursors struct {
 	gathered []*cursorWish
 	waiting  core.Queue[cursorFrame]
 	wishes   int  // gathered, and in the frames that wait
+	growth   int  // by how much they may make the table's snapshot grow, bytes
 	listed   bool // in machine.cursorDirty
 	known    bool // in machine.cursorPartitions
 }
@@ -47,6 +48,7 @@ type cursorFrame struct {
 type cursorWish struct {
 	patience // of a client; its machine is nil when a shard asked
 	entry    cursor.Entry
+	growth   int         // of the table's snapshot, at most
 	forget   *forgetting // of a shard
 }
 
@@ -98,13 +100,14 @@ func (m *Machine) cursor(r *mail.Request) {
 		m.refuseRequest(r, errOverloadedCursor)
 		return
 	}
-	if cs.table.Bytes()+len(c.Group)+len(c.Metadata) > core.CursorBytesMax {
-		err := proto.CodeGroupFull.Errorf("partition %d of topic %s keeps the offsets of %d groups, and no more fit: delete groups that are done", p.number, p.topic.Name, cs.table.Groups())
-		err.Limit = uint64(cs.table.Groups())
+	w := &cursorWish{entry: e, growth: cs.table.Growth(&e)}
+	if held := cs.table.Bytes() + cs.growth; w.growth > 0 && held+w.growth > core.CursorBytesMax {
+		err := proto.CodeGroupFull.Errorf("partition %d of topic %s keeps the offsets of %d groups in %d bytes, and allowed are %d bytes: delete groups that are done, or commit less metadata",
+			p.number, p.topic.Name, cs.table.Groups(), held, core.CursorBytesMax)
+		err.Limit = core.CursorBytesMax
 		m.refuseRequest(r, err)
 		return
 	}
-	w := &cursorWish{entry: e}
 	m.await(&w.patience, r)
 	p.wish(w)
 }
@@ -119,11 +122,18 @@ func (p *partition) wish(w *cursorWish) {
 	cs := p.cursorsFor()
 	cs.gathered = append(cs.gathered, w)
 	cs.wishes++
+	cs.growth += w.growth
 	if !cs.listed {
 		cs.listed = true
 		p.machine.cursorDirty = append(p.machine.cursorDirty, p)
 	}
 	p.listCursors()
+}
+
+// unwish takes an entry off the books; it takes effect, or never will.
+func (cs *cursors) unwish(w *cursorWish) {
+	cs.wishes--
+	cs.growth -= w.growth
 }
 
 // listCursors puts the partition among those that groups read.
@@ -194,7 +204,7 @@ func (p *partition) settleCursors() {
 			return
 		}
 		for _, w := range f.wishes {
-			cs.wishes--
+			cs.unwish(w)
 			outcome := cs.table.Apply(f.index, &w.entry, f.index > durable)
 			p.cursorDone(w, outcome)
 		}
@@ -316,7 +326,7 @@ func (p *partition) failCursors(err *proto.Error) {
 
 func (cs *cursors) failWishes(p *partition, wishes []*cursorWish, err *proto.Error) {
 	for _, w := range wishes {
-		cs.wishes--
+		cs.unwish(w)
 		switch {
 		case w.forget != nil:
 			w.forget.done(p)

@@ -1,8 +1,10 @@
 package shard
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -85,13 +87,20 @@ func (c *coordinator) wanted(name string, kind group.Kind) (*coordinated, *proto
 		return nil, errForgetting
 	case e != nil:
 		return e, nil
-	case len(c.byName) >= groupsPerCoordinatorMax:
+	case len(c.byName) >= core.GroupsPerCoordinatorMax:
 		err := proto.CodeGroupFull.Errorf("partition %d of %s keeps %d groups, as many as it may: delete groups that are done", c.partition.number, core.GroupsTopic, len(c.byName))
-		err.Limit = groupsPerCoordinatorMax
+		err.Limit = core.GroupsPerCoordinatorMax
+		return nil, err
+	case c.weight+newGroupWeight+len(name) > core.GroupsBytesMax:
+		err := proto.CodeGroupFull.Errorf("partition %d of %s keeps %d groups of %d bytes, and allowed are %d bytes: delete groups that are done", c.partition.number, core.GroupsTopic, len(c.byName), c.weight, core.GroupsBytesMax)
+		err.Limit = core.GroupsBytesMax
 		return nil, err
 	}
 	return c.add(group.New(name, kind, c.floor, c.wallMillis())), nil
 }
+
+// newGroupWeight is more than a group without members takes beside its name.
+const newGroupWeight = 128
 
 func timeoutAllowed(name string, millis uint32, least, most time.Duration) *proto.Error {
 	d := time.Duration(millis) * time.Millisecond
@@ -154,6 +163,7 @@ func (c *coordinator) join(r *mail.Request, b *proto.JoinGroupRequest, command *
 			return proto.CodeGroupKindMismatch.Errorf("group %s is a %s group", core.Quote(b.Group), proto.GroupKind(e.Kind))
 		}
 	}
+	c.allow(e)
 	member, refused := e.Join(&group.Joining{
 		ID: b.MemberID, Instance: b.InstanceID, Client: b.ClientName, Host: command.Host,
 		Session: int64(b.SessionTimeoutMs) * int64(time.Millisecond), Rebalance: int64(b.RebalanceTimeoutMs) * int64(time.Millisecond),
@@ -162,6 +172,13 @@ func (c *coordinator) join(r *mail.Request, b *proto.JoinGroupRequest, command *
 	if refused != nil {
 		full := proto.CodeGroupFull.Errorf("group %s: %v", core.Quote(b.Group), refused)
 		full.Limit = core.GroupMembersMax
+		var room *group.RoomError
+		if errors.As(refused, &room) {
+			full.Limit = uint64(max(0, room.Max))
+		}
+		if e.record == nil && !e.dirty { // it was made for this member
+			c.remove(e)
+		}
 		return full
 	}
 	c.changed(e)
@@ -200,7 +217,10 @@ func (c *coordinator) heartbeat(r *mail.Request, b *proto.HeartbeatRequest, comm
 		old.end()
 	}
 	e.Heartbeat(member, b.Applied, m.now)
-	e.Refresh(command.View, m.now)
+	if c.mayLook() {
+		c.allow(e)
+		c.looks -= e.Refresh(command.View, m.now)
+	}
 	c.changed(e)
 	wait := min(int64(b.WaitMs)*int64(time.Millisecond), member.Session/3)
 	if member.Version != b.Applied || wait <= 0 {
@@ -285,14 +305,14 @@ func (c *coordinator) fence(r *mail.Request, b *proto.FenceGroupRequest) *proto.
 	return nil
 }
 
-func groupState(g *group.Group) proto.GroupState {
+func (e *coordinated) state() proto.GroupState {
 	switch {
-	case len(g.Members) == 0:
+	case len(e.Members) == 0:
 		return proto.GroupStateEmpty
-	case g.Settled():
-		return proto.GroupStateSettled
+	case e.movingSince != 0:
+		return proto.GroupStateMoving
 	}
-	return proto.GroupStateMoving
+	return proto.GroupStateSettled
 }
 
 // listGroups answers a page: groups behind a name, in the order of names. The cursor is the
@@ -303,17 +323,18 @@ func (c *coordinator) listGroups(r *mail.Request, b *proto.ListGroupsRequest) *p
 		most = int(min(b.PageGroupsMax, groupsPageMax))
 	}
 	response := &proto.ListGroupsResponse{}
-	for _, name := range c.names() {
-		if len(b.Cursor) > 0 && name <= string(b.Cursor) {
-			continue
-		}
+	from, found := slices.BinarySearch(c.sorted, string(b.Cursor))
+	if found {
+		from++
+	}
+	for _, name := range c.sorted[from:] {
 		if len(response.Groups) == most {
 			response.Cursor = []byte(response.Groups[most-1].Group)
 			break
 		}
 		e := c.byName[name]
 		response.Groups = append(response.Groups, proto.ListedGroup{
-			Group: name, Kind: proto.GroupKind(e.Kind), State: groupState(e.Group), Epoch: e.Epoch, Members: uint32(len(e.Members)),
+			Group: name, Kind: proto.GroupKind(e.Kind), State: e.state(), Epoch: e.Epoch, Members: uint32(len(e.Members)),
 		})
 	}
 	c.reply(r, nil, response, nil)
@@ -325,7 +346,7 @@ func (c *coordinator) describe(r *mail.Request, b *proto.DescribeGroupRequest) *
 	if e == nil {
 		return unknownGroup(b.Group)
 	}
-	response := &proto.DescribeGroupResponse{Kind: proto.GroupKind(e.Kind), State: groupState(e.Group), Epoch: e.Epoch, EmptySinceMs: -1}
+	response := &proto.DescribeGroupResponse{Kind: proto.GroupKind(e.Kind), State: e.state(), Epoch: e.Epoch, EmptySinceMs: -1}
 	if len(e.Members) == 0 {
 		response.EmptySinceMs = e.EmptySince
 	}

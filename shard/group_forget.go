@@ -170,7 +170,7 @@ func (m *Machine) forgot(l *mail.Letter) {
 		return
 	}
 	c.floor = max(c.floor, e.Last)
-	delete(c.byName, e.Name)
+	c.remove(e)
 	m.wheel.disarm(&e.timer)
 	e.Dirty = true
 	if !e.dirty {
@@ -187,19 +187,35 @@ func (m *Machine) forgot(l *mail.Letter) {
 func (c *coordinator) armSweep() {
 	m := c.machine()
 	every := min(max(int64(m.options.OffsetsRetention)/8, int64(100*time.Millisecond)), int64(time.Minute))
+	if c.swept != "" {
+		every = int64(100 * time.Millisecond)
+	}
 	m.wheel.arm(&c.sweep, c, m.now+every)
 }
 
-// expire forgets groups that have had no members for too long.
+// sweepMax bounds the groups that one step of the sweep looks at.
+const sweepMax = 1_000
+
+// expire forgets groups that have had no members for too long, some at a time.
 func (c *coordinator) expire() {
 	before := c.wallMillis() - c.machine().options.OffsetsRetention.Milliseconds()
-	for _, name := range c.names() {
-		if c.asking >= forgettingMax {
+	from, found := slices.BinarySearch(c.sorted, c.swept)
+	if found {
+		from++
+	}
+	last, more := c.swept, false
+	for n, name := range c.sorted[from:] {
+		if c.asking >= forgettingMax || n == sweepMax {
+			more = true
 			break
 		}
+		last = name
 		if e := c.byName[name]; len(e.Members) == 0 && e.EmptySince < before && e.forgetting == nil && !e.dirty {
 			c.beginForget(e, before, nil)
 		}
+	}
+	if c.swept = last; !more {
+		c.swept = ""
 	}
 	c.armSweep()
 }

@@ -78,7 +78,7 @@ func partitionsOf(a *proto.GroupAssignment) (list []uint32) {
 	return list
 }
 
-func wantCode(t *testing.T, err *proto.Error, code proto.Code) {
+func wantCode(t testing.TB, err *proto.Error, code proto.Code) {
 	t.Helper()
 	if err == nil || err.Code != code {
 		t.Fatalf("got %v, want %v", err, code)

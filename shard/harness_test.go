@@ -141,12 +141,17 @@ func (n *node) start(shards int, change ...func(*Options)) {
 	if err := home.OpenMetadata(); err != nil {
 		n.t.Fatal(err)
 	}
+	places := make([][]Place, shards) // each shard opens its partitions together, side by side
 	home.Metadata().View().TopicsAfter("", func(topic *core.Topic) bool {
 		for number, p := range topic.Partitions {
-			n.owner(p.ID).Open([]Place{{Topic: topic, Number: core.PartitionNumber(number)}}, func(err error) { n.t.Fatal(err) })
+			shard := core.ShardOf(p.ID, shards)
+			places[shard] = append(places[shard], Place{Topic: topic, Number: core.PartitionNumber(number)})
 		}
 		return true
 	})
+	for i, m := range n.machines {
+		m.Open(places[i], func(err error) { n.t.Fatal(err) })
+	}
 	for _, m := range n.machines {
 		err := m.Serve(func(id core.PartitionID) bool {
 			_, _, state := home.Metadata().Partition(id)

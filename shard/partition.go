@@ -175,7 +175,7 @@ func (p *partition) RolledBack(_ *segment.Log, next core.Offset, err error) {
 	p.endTrims(storageError(err)) // those that were durable have been answered, or are answered when tried again
 	p.rollBackCursors(storageError(err))
 	if p.coordinator != nil {
-		p.coordinator.rollBack(storageError(err))
+		p.coordinator.rollBack(p.log.LastIndex(), storageError(err))
 	}
 	p.machine.stats.RolledBack++
 	// Who has read or waits beyond the new end is told that it was cut.
