@@ -65,3 +65,19 @@ func TestLedgerOfWhatAnEndTook(t *testing.T) {
 		})
 	}
 }
+
+// A reader of an epoch is told right that the log was cut where a weaker topic lost what it has read, also while nobody
+// outside knows what is durable there now; what was durable before is never cut.
+func TestLedgerOfWhatAReaderKeeps(t *testing.T) {
+	w, p := ledgerOf(proto.DurabilityNone)
+	p.acks(1, 0, proto.DurabilitySync)
+	p.acks(2, 1, proto.DurabilityNone)
+	for _, e := range p.entries {
+		e.epoch = 2
+	}
+	w.ledger.powerCut()
+	p.acks(4, 2, proto.DurabilitySync) // the answer to what is at 1 comes later
+	if kept := p.keptOf(2, p.firmEnd); kept != 1 {
+		t.Errorf("what epoch 2 has read is kept up to %d, not 1", kept)
+	}
+}
