@@ -273,6 +273,7 @@ func (p *plog) bounds(logStart, highWatermark int64, then promises) {
 // processEnded, powerCut, diskFailed and stoppedClean are what may have lost something, or kept all.
 func (l *ledger) processEnded() {
 	l.begin()
+	l.world.groups.ended(1)
 	for _, p := range l.logs {
 		p.highWatermark = max(p.firmEnd, p.writtenEnd)
 	}
@@ -280,6 +281,7 @@ func (l *ledger) processEnded() {
 
 func (l *ledger) powerCut() {
 	l.begin()
+	l.world.groups.ended(2)
 	for _, p := range l.logs {
 		p.writtenEnd, p.highWatermark = p.firmEnd, p.firmEnd
 	}
