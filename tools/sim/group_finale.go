@@ -227,7 +227,7 @@ func (c *consumerGroup) lag(again func(string)) {
 				return
 			}
 			c.of(wanted[i]).observe(item, then[i], false)
-			if item.Committed != item.HighWatermark {
+			if item.Committed != item.HighWatermark && (item.Committed >= 0 || item.LogStartOffset < item.HighWatermark) {
 				again(fmt.Sprintf("partition %d of %s is committed up to %d of %d", wanted[i].number, wanted[i].topic.name, item.Committed, item.HighWatermark))
 				return
 			}
