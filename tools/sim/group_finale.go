@@ -110,6 +110,10 @@ func (c *consumerGroup) look() {
 		again("it is being deleted")
 		return
 	}
+	if len(c.members) == 0 { // all have left: nobody is to agree with anybody
+		c.problem = ""
+		return
+	}
 	if problem := c.unsettled(); problem != "" {
 		again(problem)
 		return
