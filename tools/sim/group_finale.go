@@ -110,8 +110,10 @@ func (c *consumerGroup) look() {
 		again("it is being deleted")
 		return
 	}
-	if len(c.members) == 0 { // all have left: nobody is to agree with anybody
-		c.problem = ""
+	if len(c.members) == 0 { // it was being deleted when every group got a member for the end
+		c.spawn("")
+		w.groups.calm()
+		again("nobody has joined yet")
 		return
 	}
 	if problem := c.unsettled(); problem != "" {
