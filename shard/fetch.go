@@ -160,6 +160,12 @@ func (f *fetch) ReadDone(r *segment.Read) {
 		f.fail(err)
 		return
 	}
+	if r.Next > p.highWatermark() { // the durability was raised meanwhile: what has not reached it waits
+		r.Release()
+		f.unhold()
+		f.enqueue()
+		return
+	}
 	found := r.Bytes
 	p.spent(found)
 	if !f.sent && !f.late && found < f.bytesMin && r.Next >= p.highWatermark() && found < f.bytesLeft {
