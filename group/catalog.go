@@ -13,8 +13,14 @@ const lookNanos = 1e9
 
 // Refresh takes what has changed in the metadata since the last look: topics that came or
 // went, partitions that were added. It returns how many topics it held against patterns.
+// Commands come through reactors that hear of changes at different times: an older view than
+// the one of the last look would take topics away that are there, from members that go on
+// reading them.
 func (g *Group) Refresh(catalog Catalog, now int64) (looked int) {
-	if len(g.Members) == 0 || catalog.Epoch() == g.catalogEpoch || g.catalogEpoch != 0 && now-g.catalogAt < lookNanos {
+	switch {
+	case len(g.Members) == 0 || catalog.Epoch() < g.catalogEpoch:
+		return 0
+	case !g.unlooked && (catalog.Epoch() == g.catalogEpoch || g.catalogEpoch != 0 && now-g.catalogAt < lookNanos):
 		return 0
 	}
 	g.looked = 0
@@ -26,7 +32,7 @@ func (g *Group) Refresh(catalog Catalog, now int64) (looked int) {
 
 // look finds the topics that members want. It returns whether they are others than before.
 func (g *Group) look(catalog Catalog, now int64) bool {
-	g.catalogEpoch, g.catalogAt = catalog.Epoch(), now
+	g.catalogEpoch, g.catalogAt, g.unlooked = catalog.Epoch(), now, false
 	found := make(map[string]*core.Topic)
 	patterns := make(map[string]*Member)
 	for _, m := range g.Members {

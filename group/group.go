@@ -43,6 +43,7 @@ type Group struct {
 
 	catalogEpoch uint64 // of the view that Topics were taken from; 0 none
 	catalogAt    int64  // monotonic, when
+	unlooked     bool   // somebody wants what has not been looked for yet
 	looked       int    // topics that were held against patterns, in this look
 }
 
@@ -177,8 +178,10 @@ func (g *Group) Join(j *Joining, catalog Catalog, now int64) (*Member, error) {
 	m.Names, m.Pattern, m.pattern = names, j.Pattern, pattern
 	if wanted {
 		g.Dirty = true
-		g.catalogEpoch = 0
-		g.look(catalog, now)
+		g.unlooked = true
+		if catalog.Epoch() >= g.catalogEpoch { // else the topics that are known have to do until a newer view comes
+			g.look(catalog, now)
+		}
 		g.share(now)
 	} else {
 		g.Refresh(catalog, now)
@@ -249,7 +252,7 @@ func (g *Group) remove(m *Member, wallMillis int64) {
 	})
 	if len(g.Members) == 0 {
 		g.EmptySince = max(1, wallMillis)
-		g.Topics, g.catalogEpoch = nil, 0
+		g.Topics, g.catalogEpoch, g.unlooked = nil, 0, false
 	}
 }
 

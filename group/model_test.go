@@ -2,6 +2,7 @@ package group
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -35,6 +36,11 @@ func (c *catalog) set(name string, id byte, partitions int) {
 	c.topics[name] = &core.Topic{ID: core.TopicID{id}, Name: name, Partitions: make([]core.TopicPartition, partitions)}
 }
 
+// clone is the catalog as it is now.
+func (c *catalog) clone() catalog {
+	return catalog{epoch: c.epoch, topics: maps.Clone(c.topics), order: c.order}
+}
+
 // place is a partition of a topic; a topic that was made again under its name is another one.
 type place struct {
 	topic     string
@@ -58,6 +64,7 @@ type world struct {
 	now     int64
 	serial  int
 	topics  byte
+	behind  catalog // the view of a reactor that hears of changes late
 	clients []*client
 	gone    []*client // removed without knowing it: zombies
 	fences  map[place]int64
@@ -80,7 +87,7 @@ func (w *world) join(instance string) {
 		j.Names = []string{"a", "b", "c"}
 	}
 	old := w.group.Static(instance)
-	m, err := w.group.Join(j, &w.catalog, w.now)
+	m, err := w.group.Join(j, w.view(rapid.Bool().Draw(w.t, "behind")), w.now)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -98,6 +105,14 @@ func (w *world) join(instance string) {
 	w.apply(c, m)
 }
 
+// view is what the reactor of a client has: the newest, or the one that is behind.
+func (w *world) view(behind bool) *catalog {
+	if behind {
+		return &w.behind
+	}
+	return &w.catalog
+}
+
 // apply is what a client does with an answer: it gives up, and takes over at the partition's leader.
 func (w *world) apply(c *client, m *Member) {
 	may := map[place]int64{}
@@ -112,6 +127,11 @@ func (w *world) apply(c *client, m *Member) {
 		if had, ok := c.owns[at]; ok && had == epoch {
 			continue
 		}
+		for _, other := range w.clients { // who is removed or replaced is fenced; who lives has to give up first
+			if _, has := other.owns[at]; has && other != c && w.group.Member(other.id) != nil {
+				w.t.Fatalf("%s is given %v under epoch %d, and %s has not given it up", c.id, at, epoch, other.id)
+			}
+		}
 		if epoch < w.fences[at] {
 			w.t.Fatalf("%s is given %v under epoch %d, and %d has owned it", c.id, at, epoch, w.fences[at])
 		}
@@ -123,8 +143,8 @@ func (w *world) apply(c *client, m *Member) {
 	c.owns, c.applied = may, m.Version
 }
 
-// beat is one heartbeat; lost says that its answer does not arrive.
-func (w *world) beat(c *client, lost bool) {
+// beat is one heartbeat; lost says that its answer does not arrive, behind that it comes through a reactor that is.
+func (w *world) beat(c *client, lost, behind bool) {
 	m := w.group.Member(c.id)
 	if m == nil {
 		for i, other := range w.clients {
@@ -134,7 +154,7 @@ func (w *world) beat(c *client, lost bool) {
 		}
 		return
 	}
-	w.group.Refresh(&w.catalog, w.now)
+	w.group.Refresh(w.view(behind), w.now)
 	w.group.Heartbeat(m, c.applied, w.now)
 	if m.Version != c.applied && !lost {
 		w.apply(c, m)
@@ -193,7 +213,7 @@ func (w *world) converge() {
 	w.group.Expire(1, w.now)
 	for range 6 {
 		for _, c := range append([]*client(nil), w.clients...) {
-			w.beat(c, false)
+			w.beat(c, false, false)
 		}
 		w.check()
 	}
@@ -202,7 +222,7 @@ func (w *world) converge() {
 	}
 	epoch, last := w.group.Epoch, w.group.Last
 	for _, c := range append([]*client(nil), w.clients...) {
-		w.beat(c, false)
+		w.beat(c, false, false)
 	}
 	if w.group.Epoch != epoch || w.group.Last != last {
 		w.t.Fatal("a settled group goes on moving")
@@ -238,7 +258,7 @@ func TestGroupModel(t *testing.T) {
 		w := &world{t: t, group: New("g", Stream, 5, 1), fences: map[place]int64{}, owners: map[place]string{}}
 		w.catalog.order = []string{"a", "b", "c"}
 		w.catalog.set("a", 1, 4)
-		w.topics = 1
+		w.topics, w.behind = 1, w.catalog.clone()
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(*rapid.T) { w.check() },
 			"join": func(t *rapid.T) {
@@ -250,7 +270,7 @@ func TestGroupModel(t *testing.T) {
 			"beat": func(t *rapid.T) {
 				w.t = t
 				if len(w.clients) > 0 {
-					w.beat(rapid.SampledFrom(w.clients).Draw(t, "client"), rapid.IntRange(0, 4).Draw(t, "lost") == 0)
+					w.beat(rapid.SampledFrom(w.clients).Draw(t, "client"), rapid.IntRange(0, 4).Draw(t, "lost") == 0, rapid.Bool().Draw(t, "behind"))
 				}
 			},
 			"leave": func(t *rapid.T) {
@@ -285,12 +305,14 @@ func TestGroupModel(t *testing.T) {
 					w.catalog.set(name, topic.ID[0], len(topic.Partitions)+1)
 				}
 			},
+			"hear": func(*rapid.T) { w.behind = w.catalog.clone() },
 			"crash": func(t *rapid.T) {
 				again, err := ParseRecord("g", w.group.AppendRecord(nil), w.now)
 				if err != nil {
 					t.Fatal(err)
 				}
 				w.group = again
+				w.behind = w.catalog.clone() // a broker that starts serves when every reactor has the newest
 			},
 			"fence": func(t *rapid.T) {
 				if rapid.IntRange(0, 5).Draw(t, "fence") == 0 {

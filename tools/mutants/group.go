@@ -49,7 +49,15 @@ var groupMutants = []mutant{
 		File:  "group/group.go",
 		Find:  "		if p.Holder != nil || p.Target == nil {\n",
 		Put:   "		if p.Holder == p.Target || p.Target == nil {\n",
-		Tests: []string{"group.TestGivenUpBeforeGivenOut"},
+		Tests: []string{"group.TestGivenUpBeforeGivenOut", "group.TestGroupModel"},
+	},
+	{
+		Name:  "group-older-view",
+		Rule:  "An older view of the metadata takes no topic away.",
+		File:  "group/catalog.go",
+		Find:  "	case len(g.Members) == 0 || catalog.Epoch() < g.catalogEpoch:\n",
+		Put:   "	case len(g.Members) == 0:\n",
+		Tests: []string{"group.TestOlderViewTakesNothingAway"},
 	},
 	{
 		Name:  "group-move-by",
