@@ -9,7 +9,7 @@ import (
 type Kind uint8
 
 const (
-	// Commit moves the committed offset forward.
+	// Commit moves the committed offset forward, for the owner.
 	Commit Kind = 1
 	// Own raises the owner epoch: commits of earlier owners do nothing from here on.
 	Own Kind = 2

@@ -26,7 +26,7 @@ type Outcome uint8
 const (
 	// Done: the entry took effect.
 	Done Outcome = iota
-	// Stale: a later owner has taken over; nothing was changed.
+	// Stale: the entry is not of the owner; nothing was changed.
 	Stale
 	// Older: the committed offset is the same or a newer one; nothing was changed.
 	Older
@@ -34,8 +34,8 @@ const (
 
 // Table is what a partition knows of all groups.
 //
-// Invariants: a committed offset rises, but by Seek; an owner epoch never falls while the group is known; bytes is the
-// size of the snapshot. notes are in the order of their indexes.
+// Invariants: a committed offset rises, but by Seek; an owner epoch never falls while the group is known, and only Own
+// and Seek raise it; bytes is the size of the snapshot. notes are in the order of their indexes.
 type Table struct {
 	byGroup map[string]*State
 	bytes   int
@@ -112,15 +112,10 @@ func (t *Table) Apply(index core.Index, e *Entry, undo bool) Outcome {
 		}
 		after.Owner = e.Epoch
 	case Commit:
-		if e.Epoch < now.Owner {
+		if !known || e.Epoch != now.Owner {
 			return Stale
 		}
-		if e.Offset < now.Offset || e.Offset == now.Offset && e.Epoch == now.Owner && e.Metadata == now.Metadata {
-			if e.Epoch == now.Owner {
-				return Older
-			}
-			after.Owner = e.Epoch
-			t.set(index, e.Group, now, known, after, undo)
+		if e.Offset < now.Offset || e.Offset == now.Offset && e.Metadata == now.Metadata {
 			return Older
 		}
 		after = State{e.Epoch, e.Offset, e.LastEpoch, e.Time, e.Metadata}

@@ -61,6 +61,9 @@ func TestCursorModel(t *testing.T) {
 					if e.Kind != Seek && after.Offset < before.Offset {
 						t.Fatalf("the offset fell from %d to %d", before.Offset, after.Offset)
 					}
+					if e.Kind == Commit && e.Epoch != before.Owner && (outcome != Stale || after != before) {
+						t.Fatalf("epoch %d commits, %d is the owner: %v, %+v became %+v", e.Epoch, before.Owner, outcome, before, after)
+					}
 					if known && e.Epoch < before.Owner && (outcome != Stale || after != before) {
 						t.Fatalf("epoch %d after %d: %v, %+v became %+v", e.Epoch, before.Owner, outcome, before, after)
 					}
@@ -106,6 +109,7 @@ func TestLateCommits(t *testing.T) {
 		want Outcome
 		at   int64
 	}{
+		{Entry{Kind: Commit, Epoch: 3, Offset: 1}, Stale, -1},
 		{Entry{Kind: Own, Epoch: 3}, Done, -1},
 		{Entry{Kind: Commit, Epoch: 3, Offset: 10}, Done, 10},
 		{Entry{Kind: Commit, Epoch: 3, Offset: 7}, Older, 10},
@@ -113,11 +117,13 @@ func TestLateCommits(t *testing.T) {
 		{Entry{Kind: Own, Epoch: 5}, Done, 10},
 		{Entry{Kind: Own, Epoch: 4}, Stale, 10},
 		{Entry{Kind: Commit, Epoch: 3, Offset: 11}, Stale, 10},
-		{Entry{Kind: Commit, Epoch: 6, Offset: 9}, Older, 10},
-		{Entry{Kind: Commit, Epoch: 5, Offset: 12}, Stale, 10},
-		{Entry{Kind: Seek, Epoch: 6, Offset: 2}, Stale, 10},
+		{Entry{Kind: Commit, Epoch: 6, Offset: 12}, Stale, 10},
+		{Entry{Kind: Commit, Epoch: 5, Offset: 9}, Older, 10},
+		{Entry{Kind: Seek, Epoch: 5, Offset: 2}, Stale, 10},
 		{Entry{Kind: Seek, Epoch: 7, Offset: 2}, Done, 2},
 		{Entry{Kind: Commit, Epoch: 7, Offset: 3}, Done, 3},
+		{Entry{Kind: Forget}, Done, -1},
+		{Entry{Kind: Commit, Epoch: 7, Offset: 4}, Stale, -1},
 	} {
 		c.e.Group = "g"
 		if got := table.Apply(0, &c.e, false); got != c.want {

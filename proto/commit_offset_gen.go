@@ -131,8 +131,8 @@ type CommitOffsetItem struct {
 	TopicID [16]byte
 	// The partition's number.
 	Partition uint32
-	// Epoch under which the partition was given to the member, or one of FENCE_GROUP. A lower one than the partition
-	// has seen for this group is STALE_EPOCH.
+	// Epoch under which the partition was given to the member, or for a seek one of FENCE_GROUP. Any but the owner's
+	// is STALE_EPOCH; for a seek, any that is not higher.
 	OwnerEpoch int64
 	// Offset of the next record to read, from the log start offset to the high watermark. Others are
 	// OFFSET_OUT_OF_RANGE.

@@ -101,7 +101,7 @@ func TestGroupsAreBoundedByBytes(t *testing.T) {
 	}
 }
 
-// What the groups of one partition keep there is bounded also while their commits wait, and who is in goes on.
+// What the groups of one partition keep there is bounded also while what they send waits, and who is in goes on.
 func TestOffsetsAreBoundedByBytes(t *testing.T) {
 	n := newNode(t, 1)
 	id := n.create("orders", 1).Partitions[0].ID
@@ -111,7 +111,7 @@ func TestOffsetsAreBoundedByBytes(t *testing.T) {
 	for i := 0; refused == 0; i++ {
 		for k := range 2000 {
 			r := mail.Request{Kind: mail.RequestCursor, Partition: id, LeaderEpoch: -1, Body: &mail.Cursor{
-				Deed: mail.CursorCommit, Group: fmt.Sprintf("group-%d-%d", i, k), Owner: 1, Offset: 3, Metadata: metadata,
+				Deed: mail.CursorSeek, Group: fmt.Sprintf("group-%d-%d", i, k), Owner: 1, Offset: 3, Metadata: metadata,
 			}}
 			n.send(&r)
 		}

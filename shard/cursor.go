@@ -88,12 +88,19 @@ func (m *Machine) cursor(r *mail.Request) {
 	}
 	cs := p.cursorsFor()
 	known, _ := cs.table.Get(c.Group)
-	if stale := known.Owner > c.Owner || e.Kind == cursor.Seek && known.Owner == c.Owner; stale { // so it is told at once; the entry would do nothing
+	stale := known.Owner > c.Owner
+	switch e.Kind {
+	case cursor.Seek:
+		stale = known.Owner >= c.Owner
+	case cursor.Commit:
+		stale = known.Owner != c.Owner
+	}
+	if stale { // so it is told at once; the entry would do nothing
 		m.refuseRequest(r, staleOwner(c.Group, p, c.Owner, known.Owner))
 		return
 	}
 	if e.Kind == cursor.Own && known.Owner == c.Owner {
-		p.answerOwned(r, c.Group) // a repetition: it is durable already
+		p.answerOwned(r, c.Group) // a repetition: what makes an owner takes effect when it is durable
 		return
 	}
 	if cs.wishes >= cursorWishesMax {
@@ -113,6 +120,10 @@ func (m *Machine) cursor(r *mail.Request) {
 }
 
 func staleOwner(group string, p *partition, epoch, owner int64) *proto.Error {
+	if owner < epoch {
+		return proto.CodeStaleEpoch.Errorf("group %s, partition %d of topic %s: epoch %d does not own it, take it over by FETCH_OFFSETS; when it has done that, the group was deleted meanwhile; nothing was changed",
+			core.Quote(group), p.number, p.topic.Name, epoch)
+	}
 	return proto.CodeStaleEpoch.Errorf("group %s, partition %d of topic %s: epoch %d has passed, epoch %d owns it now; nothing was changed",
 		core.Quote(group), p.number, p.topic.Name, epoch, owner)
 }

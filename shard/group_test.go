@@ -69,6 +69,12 @@ func (n *node) mustCursor(id core.PartitionID, c mail.Cursor) *mail.CursorState 
 	return s
 }
 
+// own takes a partition over.
+func (n *node) own(id core.PartitionID, group string, epoch int64) {
+	n.t.Helper()
+	n.mustCursor(id, mail.Cursor{Deed: mail.CursorOwn, Group: group, Owner: epoch})
+}
+
 func partitionsOf(a *proto.GroupAssignment) (list []uint32) {
 	for _, t := range a.Topics {
 		for _, p := range t.Partitions {
@@ -162,6 +168,7 @@ func TestCommitBounds(t *testing.T) {
 	commit := func(offset int64) (*mail.CursorState, *proto.Error) {
 		return n.cursor(id, mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: 4, Offset: offset})
 	}
+	n.own(id, "g", 4)
 	_, err := commit(11)
 	wantCode(t, err, proto.CodeOffsetOutOfRange)
 	if s := n.mustCursor(id, mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: 4, Offset: 7}); s.Offset != 7 {
@@ -191,6 +198,9 @@ func TestCommitsOfATurnShareAFrame(t *testing.T) {
 	n := newNode(t, 1)
 	id := n.create("orders", 1).Partitions[0].ID
 	n.one(n.produceRequest(id, batchSpec{records: 10, value: 5, producer: -1}))
+	for i := range 50 {
+		n.own(id, fmt.Sprint("g", i), 1)
+	}
 	before := n.machines[0].stats.CursorFrames
 	for i := range 50 {
 		r := mail.Request{Kind: mail.RequestCursor, Partition: id, LeaderEpoch: -1, Body: &mail.Cursor{Deed: mail.CursorCommit, Group: fmt.Sprint("g", i), Owner: 1, Offset: 3}}
@@ -212,6 +222,7 @@ func TestCursorsOutliveTheirSegments(t *testing.T) {
 	n.crash(1, mem.CrashOptions{})
 	id := n.create("orders", 1, "retention.bytes", "1MiB", "segment.bytes", "2MiB").Partitions[0].ID
 	n.one(n.produceRequest(id, batchSpec{records: 10, value: 5, producer: -1}))
+	n.own(id, "g", 4)
 	n.mustCursor(id, mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: 4, Offset: 5, Metadata: "m"})
 	p := n.machines[0].partitions[id]
 	for i := 0; p.log.StartOffset() < 20; i++ {
@@ -299,6 +310,7 @@ func TestOffsetsRetention(t *testing.T) {
 		a := n.join(g, "m", "", "orders")
 		for i := range topic.Partitions {
 			n.one(n.produceRequest(topic.Partitions[i].ID, batchSpec{records: 2, value: 5, producer: -1}))
+			n.own(topic.Partitions[i].ID, g, a.MemberEpoch+100)
 			n.mustCursor(topic.Partitions[i].ID, mail.Cursor{Deed: mail.CursorCommit, Group: g, Owner: a.MemberEpoch + 100, Offset: 1})
 		}
 		if g == "live" {
@@ -315,6 +327,7 @@ func TestOffsetsRetention(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n.clock.wall-testStart.UnixNano() > int64(50*time.Minute) && n.clock.wall-testStart.UnixNano() < int64(51*time.Minute) {
+			n.own(topic.Partitions[0].ID, "busy", 500)
 			n.mustCursor(topic.Partitions[0].ID, mail.Cursor{Deed: mail.CursorCommit, Group: "busy", Owner: 500, Offset: 2})
 		}
 	}
@@ -345,6 +358,7 @@ func TestManyGroupsLiveAndDie(t *testing.T) {
 	for i := range 300 {
 		g := fmt.Sprint("group-", i)
 		a := n.join(g, "m", "", "orders")
+		n.own(id, g, a.Assignment.Topics[0].Partitions[0].OwnerEpoch)
 		n.mustCursor(id, mail.Cursor{Deed: mail.CursorCommit, Group: g, Owner: a.Assignment.Topics[0].Partitions[0].OwnerEpoch, Offset: 3})
 		for _, m := range []proto.Message{&proto.LeaveGroupRequest{Group: g, MemberID: "m", MemberEpoch: a.MemberEpoch}, &proto.DeleteGroupRequest{Group: g}} {
 			if r := n.one(n.groupRequest(g, m)); r.Err != nil {
@@ -381,13 +395,14 @@ func TestCommitBehindAFailedWrite(t *testing.T) {
 			id := n.create("t", 1, "durability", durability).Partitions[0].ID
 			big := 200 << 10 // goes straight to its segment
 			n.one(n.produceRequest(id, batchSpec{records: 2, value: 5, producer: -1}))
+			n.own(id, "g", 1)
 			n.mustCursor(id, mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: 1, Offset: 1})
 			n.clock.advance(time.Second)
 			n.settle()
 			fault := n.disks[0].folder.fs.Inject(&mem.Fault{Kind: core.DiskSync, Path: "topics/*", Count: 1})
 			produce := n.produceRequest(id, batchSpec{records: 1, value: big, producer: -1})
 			n.send(&produce)
-			commit := mail.Request{Kind: mail.RequestCursor, Partition: id, LeaderEpoch: -1, Body: &mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: 2, Offset: 2}}
+			commit := mail.Request{Kind: mail.RequestCursor, Partition: id, LeaderEpoch: -1, Body: &mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: 1, Offset: 2}}
 			n.send(&commit)
 			for range 5 {
 				n.settle()
@@ -408,10 +423,10 @@ func TestCommitBehindAFailedWrite(t *testing.T) {
 			if p.log.EndOffset() > 2 {
 				want = 2 // nothing was lost
 			}
-			if s := n.mustCursor(id, mail.Cursor{Group: "g"}); s.Offset != want || s.Owner != want {
-				t.Errorf("the table holds %+v, want offset and owner %d", s, want)
+			if s := n.mustCursor(id, mail.Cursor{Group: "g"}); s.Offset != want || s.Owner != 1 {
+				t.Errorf("the table holds %+v, want offset %d and owner 1", s, want)
 			}
-			n.mustCursor(id, mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: 2, Offset: 2})
+			n.mustCursor(id, mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: 1, Offset: 2})
 			n.crash(1, mem.CrashOptions{Data: mem.FateDrop, Entries: mem.FateDrop, InFlight: mem.FateDrop})
 			if s := n.mustCursor(id, mail.Cursor{Group: "g"}); durability == "sync" && s.Offset != 2 {
 				t.Errorf("after the power cut: %+v", s)
@@ -426,12 +441,58 @@ func TestTakeOverIsDurableBeforeItIsAnswered(t *testing.T) {
 		n := newNode(t, 1)
 		id := n.create("t", 1, "durability", durability, "flush.ms", "60000").Partitions[0].ID
 		n.one(n.produceRequest(id, batchSpec{records: 2, value: 5, producer: -1}))
+		n.mustCursor(id, mail.Cursor{Deed: mail.CursorOwn, Group: "g", Owner: 1})
 		n.mustCursor(id, mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: 1, Offset: 1})
+		// A commit makes nobody the owner: it is not synced, and a take-over that finds the epoch there would be answered at once.
+		_, _ = n.cursor(id, mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: 7, Offset: 1})
 		n.mustCursor(id, mail.Cursor{Deed: mail.CursorOwn, Group: "g", Owner: 7})
 		n.crash(1, mem.CrashOptions{Data: mem.FateDrop, Entries: mem.FateDrop, InFlight: mem.FateDrop})
 		if s := n.mustCursor(id, mail.Cursor{Group: "g"}); s.Owner != 7 || s.Offset != 1 {
 			t.Errorf("%s: after the power cut the table holds %+v", durability, s)
 		}
+	}
+}
+
+// Only the owner commits: neither who was it before, nor who never was, nor who was it of a group that has been deleted. A
+// group that is made again under the name begins with nothing, and its epochs are above those of before.
+func TestOnlyTheOwnerCommits(t *testing.T) {
+	n := newNode(t, 1)
+	topic := n.create("orders", 1)
+	id := topic.Partitions[0].ID
+	n.one(n.produceRequest(id, batchSpec{records: 10, value: 5, producer: -1}))
+	n.groups()
+	frames := n.machines[0].stats.CursorFrames
+	commit := func(epoch, offset int64) *proto.Error {
+		_, err := n.cursor(id, mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: epoch, Offset: offset})
+		return err
+	}
+	a := n.join("g", "a", "", "orders")
+	epoch := a.Assignment.Topics[0].Partitions[0].OwnerEpoch
+	wantCode(t, commit(epoch, 3), proto.CodeStaleEpoch)
+	n.mustCursor(id, mail.Cursor{Deed: mail.CursorOwn, Group: "g", Owner: epoch})
+	wantCode(t, commit(epoch+1, 3), proto.CodeStaleEpoch)
+	if err := commit(epoch, 3); err != nil {
+		t.Fatal(err)
+	}
+	// A commit is on its way while the group is deleted: it was sent before, and comes to the log behind the deletion.
+	for _, m := range []proto.Message{&proto.LeaveGroupRequest{Group: "g", MemberID: "a", MemberEpoch: a.MemberEpoch}, &proto.DeleteGroupRequest{Group: "g"}} {
+		if r := n.one(n.groupRequest("g", m)); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	wantCode(t, commit(epoch, 7), proto.CodeStaleEpoch)
+	cs := n.machines[0].partitions[id].cursors
+	if cs.table.Groups() != 0 || cs.wishes != 0 {
+		t.Fatalf("after the deletion the partition knows %d groups, %d wishes wait", cs.table.Groups(), cs.wishes)
+	}
+	if wrote := n.machines[0].stats.CursorFrames - frames; wrote != 3 { // taken over, committed, forgotten
+		t.Errorf("%d frames were written", wrote)
+	}
+	if again := n.join("g", "a", "", "orders"); again.MemberEpoch <= epoch {
+		t.Errorf("the new group begins under epoch %d, the old one had %d", again.MemberEpoch, epoch)
+	}
+	if s := n.mustCursor(id, mail.Cursor{Group: "g"}); s.Offset != -1 || s.Owner != -1 {
+		t.Errorf("the new group begins at %+v", s)
 	}
 }
 
