@@ -29,6 +29,7 @@ const (
 	ConsumerResetError    ConsumerResetPolicy = iota // stop the partition and tell; the default
 	ConsumerResetEarliest                            // tell, and go on at the first record kept
 	ConsumerResetLatest                              // tell, and go on behind the last record
+	consumerResetAt                                  // tell, and go on at a time: see ConsumerResetAt
 )
 
 // consumerConfig is what the options change. Every field has a value; none means "unlimited".
@@ -43,6 +44,7 @@ type consumerConfig struct {
 	pollRecords      int
 	recordBytesMax   int
 	reset            ConsumerResetPolicy
+	resetAt          time.Time
 	skipCorrupt      bool
 	stopAtEnd        bool
 	retryMin         time.Duration
@@ -113,6 +115,12 @@ func ConsumerReset(policy ConsumerResetPolicy) ConsumerOption {
 	return func(c *consumerConfig) { c.reset = policy }
 }
 
+// ConsumerResetAt is ConsumerReset for a time: the consumer tells, and goes on at the first record whose time is at or
+// after t, or behind the last record when there is none.
+func ConsumerResetAt(t time.Time) ConsumerOption {
+	return func(c *consumerConfig) { c.reset, c.resetAt = consumerResetAt, t }
+}
+
 // ConsumerSkipCorrupt makes the consumer go on behind records that are damaged on the broker's disk. Poll tells which
 // ones, by a PartitionError. Without it the partition stops there.
 func ConsumerSkipCorrupt(skip bool) ConsumerOption {
@@ -138,7 +146,12 @@ func (c *consumerConfig) validate() error {
 		}
 	}
 	between("ConsumerMode", int(c.mode), int(ConsumerPull), int(ConsumerPush))
-	between("ConsumerReset", int(c.reset), int(ConsumerResetError), int(ConsumerResetLatest))
+	between("ConsumerReset", int(c.reset), int(ConsumerResetError), int(consumerResetAt))
+	if c.reset == consumerResetAt {
+		if err := StartTime(c.resetAt).validate(); err != nil {
+			faults = append(faults, fmt.Errorf("ConsumerResetAt: %w", err))
+		}
+	}
 	between("ConsumerFetchBytes", c.fetchBytes, 1, 1<<30)
 	between("ConsumerFetchBytesMin", c.fetchBytesMin, 0, 1<<30)
 	between("ConsumerFetchRecords", c.fetchRecords, 1, 1<<30)

@@ -44,7 +44,8 @@ type GroupConsumer struct {
 	applied   int64 // version of the assignment that is in force
 	owned     map[partKey]*groupPart
 	handed    map[partKey]handedOut // returned by the last Poll, and not yet processed
-	polled    time.Time             // when the last Poll began or ended
+	polling   bool                  // a Poll is under way
+	polled    time.Time             // when the last one ended
 	stuck     bool                  // it has left because of GroupMaxPoll
 	asked     chan struct{}         // closed when the next Poll begins
 	committed sync.Mutex            // one commit at a time: an older one never comes after a newer
@@ -99,8 +100,10 @@ func (c *Client) NewGroupConsumer(group string, options ...GroupOption) (*GroupC
 // Poll waits for records and returns those of one partition, in order and at least one. With it, the records of the Poll
 // before count as processed. Errors are those of Consumer.Poll, and what keeps the member from its group for good.
 func (g *GroupConsumer) Poll(ctx context.Context) ([]Record, error) {
+	defer g.away()
 	for {
-		if err := g.begin(); err != nil {
+		g.begin()
+		if err := g.news(); err != nil {
 			return nil, err
 		}
 		t, err := g.next(ctx)
@@ -124,9 +127,15 @@ func (g *GroupConsumer) Poll(ctx context.Context) ([]Record, error) {
 // one or ends. It ends by itself when the consumer is closed; when ctx ends its error comes last. A PartitionError is
 // handed to the loop, which goes on if it wants to.
 func (g *GroupConsumer) Records(ctx context.Context) iter.Seq2[*Record, error] {
-	return func(yield func(*Record, error) bool) {
+	return func(each func(*Record, error) bool) {
+		yield := func(r *Record, err error) bool {
+			g.away()
+			return each(r, err)
+		}
+		defer g.away()
 		for {
-			err := g.begin()
+			g.begin()
+			err := g.news()
 			var t taken
 			if err == nil {
 				t, err = g.next(ctx)
@@ -149,7 +158,8 @@ func (g *GroupConsumer) Records(ctx context.Context) iter.Seq2[*Record, error] {
 					break // given up, or sought
 				}
 				more := yield(&t.records[i], nil)
-				if err := g.begin(); !more || err != nil {
+				g.begin()
+				if !more || g.hasNews() {
 					g.reader.putBack(&t, i+1)
 					if more {
 						break // the next round tells
@@ -161,11 +171,11 @@ func (g *GroupConsumer) Records(ctx context.Context) iter.Seq2[*Record, error] {
 	}
 }
 
-// begin counts what was handed out as processed.
-func (g *GroupConsumer) begin() error {
+// begin counts what was handed out as processed: the application asks for more.
+func (g *GroupConsumer) begin() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.polled = time.Now()
+	g.polling = true
 	for key, h := range g.handed {
 		if p := g.owned[key]; p != nil && h.offset > p.processed {
 			p.processed, p.epoch = h.offset, h.epoch
@@ -174,6 +184,19 @@ func (g *GroupConsumer) begin() error {
 	clear(g.handed)
 	close(g.asked)
 	g.asked = make(chan struct{})
+}
+
+// hasNews says whether news would return something.
+func (g *GroupConsumer) hasNews() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.closed || g.fatal != nil || len(g.told) > 0
+}
+
+// news is what the application is to be told before it gets records. A partition's error is told once.
+func (g *GroupConsumer) news() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	switch {
 	case g.closed:
 		return ErrClosed
@@ -185,6 +208,13 @@ func (g *GroupConsumer) begin() error {
 		return told
 	}
 	return nil
+}
+
+// away notes that the application is at its own work.
+func (g *GroupConsumer) away() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.polling, g.polled = false, time.Now()
 }
 
 // next waits for records, or for something to tell.
@@ -203,12 +233,32 @@ func (g *GroupConsumer) next(ctx context.Context) (taken, error) {
 		t, err := g.reader.poll(inner)
 		stop(nil)
 		<-done
+		if about := (*PartitionError)(nil); errors.As(err, &about) {
+			g.skip(about)
+		}
 		if err == nil || !errors.Is(context.Cause(inner), errGroupEvent) || ctx.Err() != nil {
 			return t, err
 		}
-		if err := g.begin(); err != nil {
+		g.begin()
+		if err := g.news(); err != nil {
 			return taken{}, err
 		}
+	}
+}
+
+// skip follows the reader to where it goes on. Behind a place that a broker has lost its end up to, what was processed
+// is gone, and other records come under those offsets: to commit them now would leave those out.
+func (g *GroupConsumer) skip(about *PartitionError) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	key := partKey{about.Topic, about.Partition}
+	p := g.owned[key]
+	switch {
+	case p == nil || about.Stopped:
+	case about.Next < p.processed:
+		p.processed, p.epoch, p.committed = about.Next, -1, min(p.committed, about.Next)
+	default:
+		g.handed[key] = handedOut{about.Next, -1} // told is processed: the next one does not have to hear it again
 	}
 }
 
@@ -225,7 +275,6 @@ func (g *GroupConsumer) event() {
 func (g *GroupConsumer) hand(t *taken, n int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.polled = time.Now()
 	key := partKey{t.part.topic, t.part.number}
 	if g.owned[key] == nil {
 		return false

@@ -53,7 +53,7 @@ var errStuck = errors.New("pulsemq: no Poll came within GroupMaxPoll")
 // waitForPoll waits, after the member was stuck, for the application to come back.
 func (g *GroupConsumer) waitForPoll() bool {
 	g.mu.Lock()
-	stuck, asked := g.stuck, g.asked
+	stuck, asked := g.stuck && !g.polling, g.asked // it may have come back while the member was leaving
 	g.stuck = false
 	g.mu.Unlock()
 	if !stuck {
@@ -116,9 +116,9 @@ func (g *GroupConsumer) live(first *proto.GroupAssignment) error {
 	heard := time.Now()
 	for failures := 0; ; {
 		g.mu.Lock()
-		now, since, busy := g.applied, time.Since(g.polled), len(g.handed) > 0
+		now, stuck := g.applied, !g.polling && time.Since(g.polled) > g.config.maxPoll
 		g.mu.Unlock()
-		if busy && since > g.config.maxPoll {
+		if stuck {
 			g.leaveStuck()
 			return errStuck
 		}
@@ -431,13 +431,14 @@ func (g *GroupConsumer) startAll(ctx context.Context, got []taking, found map[pa
 	}
 	g.mu.Lock()
 	for _, t := range got {
-		r := found[t.key]
-		g.owned[t.key] = &groupPart{owner: t.owner, processed: r.Committed, epoch: r.LastEpoch, committed: r.Committed}
-		if at, ok := begin[t.key]; ok {
-			places = append(places, GroupPartition{t.key.topic, t.key.number, at.offset})
-		} else {
-			places = append(places, GroupPartition{t.key.topic, t.key.number, -1})
+		// Where it begins is committed too, with the first commit: else a member that ends before its first record, after a
+		// start at the latest one, would leave out what comes until the next member is there.
+		at, ok := begin[t.key]
+		if !ok {
+			at = handedOut{-1, -1}
 		}
+		g.owned[t.key] = &groupPart{owner: t.owner, processed: at.offset, epoch: at.epoch, committed: found[t.key].Committed}
+		places = append(places, GroupPartition{t.key.topic, t.key.number, at.offset})
 	}
 	g.mu.Unlock()
 	sortGroupPartitions(places)

@@ -40,7 +40,7 @@ type part struct {
 	paused    bool
 	stopped   bool
 	removed   bool
-	checking  bool // whether its topic still exists
+	checking  bool // something is asked of a broker: see meanwhile
 	failures  int
 	refetches int
 	notBefore time.Time
@@ -324,11 +324,56 @@ func (p *part) outOfRange(err error, have *proto.OffsetRange) {
 	case p.consumer.config.reset == ConsumerResetError:
 		p.report(&PartitionError{Err: err, Base: base, Next: base, Stopped: true})
 		return
+	case p.consumer.config.reset == consumerResetAt:
+		p.resetAt(err)
+		return
 	}
-	// What was read ahead is still good, and comes first.
+	p.goOn(err, to)
+}
+
+// goOn leaves out what does not exist, and tells. What was read ahead is still good, and comes first.
+func (p *part) goOn(err error, to int64) {
+	base := p.next
 	p.next, p.nextEpoch = to, -1
 	p.report(&PartitionError{Err: err, Base: base, Next: to})
 	p.consumer.scheduler.look(p)
+}
+
+// resetAt finds out where the time of the policy is, and goes on there.
+func (p *part) resetAt(cause error) {
+	k := p.consumer
+	p.meanwhile(func() func() {
+		found, err := k.offsets(k.ctx, p.topic, []uint32{p.number}, StartTime(k.config.resetAt))
+		return func() {
+			if err != nil {
+				p.report(&PartitionError{Err: errors.Join(cause, err), Base: p.next, Next: p.next, Stopped: true})
+				return
+			}
+			p.goOn(cause, found[0])
+		}
+	})
+}
+
+// meanwhile asks something of a broker while the partition waits, and then does what ask returns with the lock held,
+// unless the partition has been sought or is not read any more.
+func (p *part) meanwhile(ask func() func()) {
+	k := p.consumer
+	if p.checking || k.closed {
+		return
+	}
+	p.checking = true
+	generation := p.generation
+	k.goroutines.Go(func() {
+		then := ask()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		p.checking = false
+		if k.closed || p.removed || p.generation != generation {
+			k.scheduler.look(p)
+			return
+		}
+		then()
+	})
 }
 
 // truncated goes on where the logs part. Records behind that which have been read ahead no longer exist; if none of them
@@ -346,29 +391,19 @@ func (p *part) truncated(err error, t *proto.Truncation) {
 // checkTopic finds out whether the topic still exists. An offset means nothing in a namesake: the application decides.
 func (p *part) checkTopic() {
 	k := p.consumer
-	if p.checking || k.closed {
-		return
-	}
-	p.checking = true
-	generation := p.generation
-	k.goroutines.Go(func() {
+	p.meanwhile(func() func() {
 		t, err := k.client.cluster.Refresh(k.ctx, p.topic)
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		p.checking = false
-		if k.closed || p.removed || p.generation != generation {
-			k.scheduler.look(p)
-			return
-		}
-		if err == nil {
-			err = p.misses(t)
-		}
-		if err == nil {
+		return func() {
+			if err == nil {
+				err = p.misses(t)
+			}
+			if err != nil {
+				p.report(&PartitionError{Err: err, Base: p.next, Next: p.next, Stopped: true})
+				return
+			}
 			p.retryLater(time.Now(), nil)
 			k.scheduler.look(p)
-			return
 		}
-		p.report(&PartitionError{Err: err, Base: p.next, Next: p.next, Stopped: true})
 	})
 }
 
