@@ -105,6 +105,9 @@ func (m *member) join() {
 	m.joins++
 	first, sent, id := m.joins == 1, w.clock.monotonic, m.id
 	span := min(m.session, m.rebalance)
+	if m.joins > 1 { // shorter time-outs may hold from now on, whatever a heartbeat that waits was promised
+		m.span, m.sureUntil = min(m.span, span), min(m.sureUntil, sent+span)
+	}
 	m.peer.ask(&proto.JoinGroupRequest{
 		Group: c.name, Kind: proto.GroupKindStream, MemberID: m.id, InstanceID: m.instance, ClientName: "sim",
 		SessionTimeoutMs: uint32(m.session / 1e6), RebalanceTimeoutMs: uint32(m.rebalance / 1e6), Topics: c.names, Pattern: c.pattern,
