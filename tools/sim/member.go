@@ -6,6 +6,9 @@ import (
 	"github.com/pulsemq/pulsemq/proto"
 )
 
+// sessionMax is the longest time-out that a member names.
+const sessionMax = int64(60e9)
+
 // member is a member of a consumer group: it joins, sends heartbeats, applies assignments, reads what it has and
 // commits. It may sleep for longer than its session lasts, and go on as if nothing had happened.
 type member struct {
