@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -28,6 +29,16 @@ var errNoBroker = errors.New("neither PULSEMQ_BIN nor " + brokerSource + " is th
 var brokers = "mq://localhost:9090"
 
 func TestMain(m *testing.M) {
+	if address := os.Getenv(memberVariable); address != "" {
+		os.Exit(memberMain(address))
+	}
+	flag.Parse()
+	if skip := flag.Lookup("test.skip").Value; brokerMissing() && skip.String() == "" {
+		// The broker in memory keeps no groups, and an example cannot skip itself.
+		if err := skip.Set("^ExampleGroup"); err != nil {
+			panic(err)
+		}
+	}
 	code := m.Run()
 	exampleStop()
 	if dir != "" {
@@ -44,7 +55,7 @@ var brokerProgram = sync.OnceValues(func() (string, error) {
 	if program := os.Getenv("PULSEMQ_BIN"); program != "" {
 		return program, nil
 	}
-	if _, err := os.Stat(brokerSource); err != nil {
+	if brokerMissing() {
 		return "", errNoBroker
 	}
 	var err error
@@ -59,6 +70,12 @@ var brokerProgram = sync.OnceValues(func() (string, error) {
 	}
 	return program, nil
 })
+
+// brokerMissing says whether there is no broker to start.
+func brokerMissing() bool {
+	_, err := os.Stat(brokerSource)
+	return err != nil && os.Getenv("PULSEMQ_BIN") == ""
+}
 
 // broker is a broker that runs as a process of its own.
 type broker struct {

@@ -44,6 +44,7 @@ type GroupConsumer struct {
 	applied   int64 // version of the assignment that is in force
 	owned     map[partKey]*groupPart
 	handed    map[partKey]handedOut // returned by the last Poll, and not yet processed
+	astray    []partKey             // of handed, whose partition went away before it was committed
 	polling   bool                  // a Poll is under way
 	polled    time.Time             // when the last one ended
 	stuck     bool                  // it has left because of GroupMaxPoll
@@ -182,6 +183,7 @@ func (g *GroupConsumer) begin() {
 		}
 	}
 	clear(g.handed)
+	g.astray = nil
 	close(g.asked)
 	g.asked = make(chan struct{})
 }
@@ -287,16 +289,21 @@ func (g *GroupConsumer) hand(t *taken, n int) bool {
 	return true
 }
 
-// Commit commits what was processed, and with it what the last Poll returned. It waits until that is durable.
+// Commit commits what was processed, and with it what the last Poll returned. It waits until that is durable. When the
+// partition was lost or given up meanwhile, it returns an ErrStaleEpoch: others may have the same records.
 func (g *GroupConsumer) Commit(ctx context.Context) error {
+	var failed []error
 	g.mu.Lock()
+	for _, key := range g.astray {
+		failed = append(failed, ErrStaleEpoch.Errorf("topic %q partition %d is not this member's any more: what was read of it is not committed", key.topic, key.number))
+	}
 	for key, h := range g.handed {
 		if p := g.owned[key]; p != nil && h.offset > p.processed {
 			p.processed, p.epoch = h.offset, h.epoch
 		}
 	}
 	g.mu.Unlock()
-	return g.commit(ctx, nil)
+	return errors.Join(errors.Join(failed...), g.commit(ctx, nil))
 }
 
 // CommitOffset commits one partition by hand: offset is that of the next record to process.

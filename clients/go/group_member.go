@@ -262,7 +262,10 @@ func (g *GroupConsumer) forget(keys []partKey) {
 	defer g.mu.Unlock()
 	for _, key := range keys {
 		delete(g.owned, key)
-		delete(g.handed, key)
+		if _, ok := g.handed[key]; ok {
+			g.astray = append(g.astray, key)
+			delete(g.handed, key)
+		}
 	}
 }
 

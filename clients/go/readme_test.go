@@ -2,6 +2,7 @@ package pulsemq_test
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -10,7 +11,7 @@ import (
 // exist.
 func TestReadme(t *testing.T) {
 	readme := file(t, "README.md")
-	examples := file(t, "example_test.go")
+	examples := file(t, "example_test.go") + file(t, "example_group_test.go")
 	parts := strings.Split(readme, "```")
 	if len(parts) < 5 {
 		t.Fatal("the README has no snippets")
@@ -27,7 +28,14 @@ func TestReadme(t *testing.T) {
 			t.Errorf("not in example_test.go:\n%s", b.String())
 		}
 	}
-	tests := file(t, "producer_test.go") + file(t, "consumer_test.go") + file(t, "client_test.go") + file(t, "real_test.go")
+	var tests string
+	names, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		tests += file(t, name)
+	}
 	for i, word := range strings.Split(readme, "`") {
 		if i%2 == 1 && strings.HasPrefix(word, "Test") && !strings.Contains(tests, "func "+word+"(") {
 			t.Errorf("%s does not exist", word)

@@ -64,6 +64,7 @@ var clientMutants = []mutant{
 		File:  "clients/go/part.go",
 		Find:  "	p.report(&PartitionError{Err: err, Base: base, Next: to})\n",
 		Put:   "",
+		Also:  []edit{{find: "	base := p.next\n	p.next, p.nextEpoch = to, -1\n", put: "	p.next, p.nextEpoch = to, -1\n"}},
 		Tests: []string{"clients/go.TestOffsetOutOfRange"},
 	},
 }
