@@ -30,7 +30,10 @@ type GroupConsumer struct {
 
 	ctx        context.Context // ends with Close
 	cancel     context.CancelFunc
+	joining    context.Context // ends with the context of Close
+	abandon    context.CancelFunc
 	goroutines sync.WaitGroup
+	joinID     string // under which the member has asked to be taken in, of the goroutine that joins; empty: not asked
 
 	events chan struct{} // has an element when a Poll that waits has to look again
 
@@ -91,6 +94,7 @@ func (c *Client) NewGroupConsumer(group string, options ...GroupOption) (*GroupC
 		owned: map[partKey]*groupPart{}, handed: map[partKey]handedOut{}, polled: time.Now(), asked: make(chan struct{}),
 	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
+	g.joining, g.abandon = context.WithCancel(context.Background())
 	g.goroutines.Go(g.belong)
 	if config.commit > 0 {
 		g.goroutines.Go(g.autoCommit)
@@ -447,11 +451,15 @@ func (g *GroupConsumer) Close(ctx context.Context) error {
 		return nil
 	}
 	g.closed = true
-	member, epoch, joined := g.memberID, g.epoch, g.joined
 	g.mu.Unlock()
+	defer g.abandon()
+	defer context.AfterFunc(ctx, g.abandon)()
 	g.cancel()
 	g.event()
 	g.goroutines.Wait()
+	g.mu.Lock()
+	member, epoch, joined := g.memberID, g.epoch, g.joined
+	g.mu.Unlock()
 	var err error
 	if joined {
 		g.mu.Lock()

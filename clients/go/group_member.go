@@ -67,10 +67,16 @@ func (g *GroupConsumer) waitForPoll() bool {
 	}
 }
 
+// join asks the coordinator to take the member in. An attempt that nobody answered may have been heard: the next one is
+// under the same id, and Close lets it end, for who leaves has to know its epoch. Else a member that nobody is would keep
+// partitions for a session time-out.
 func (g *GroupConsumer) join() (*proto.GroupAssignment, error) {
-	ctx, cancel := context.WithTimeout(g.ctx, g.config.session)
+	ctx, cancel := context.WithTimeout(g.joining, g.config.session)
 	defer cancel()
-	id := newMemberID()
+	if g.joinID == "" {
+		g.joinID = newMemberID()
+	}
+	id := g.joinID
 	answer, err := askCoordinator[proto.JoinGroupResponse](ctx, g.client, g.group, &proto.JoinGroupRequest{
 		Group: g.group, Kind: proto.GroupKindStream, MemberID: id, InstanceID: g.config.instance, ClientName: g.config.clientName,
 		SessionTimeoutMs: uint32(g.config.session.Milliseconds()), RebalanceTimeoutMs: uint32(g.config.rebalance.Milliseconds()),
@@ -82,6 +88,7 @@ func (g *GroupConsumer) join() (*proto.GroupAssignment, error) {
 		}
 		return nil, err
 	}
+	g.joinID = ""
 	g.mu.Lock()
 	g.memberID, g.epoch, g.applied, g.joined = id, answer.MemberEpoch, -1, true
 	g.mu.Unlock()

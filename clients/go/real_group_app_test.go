@@ -60,7 +60,7 @@ func (a *groupApp) run(process func(*pulsemq.Record)) *groupApp {
 		for r, err := range a.Records(ctx) {
 			var about *pulsemq.PartitionError
 			switch {
-			case ctx.Err() != nil:
+			case err != nil && ctx.Err() != nil: // a record that is handed out counts as processed when the loop ends
 				return
 			case errors.As(err, &about):
 				a.mu.Lock()

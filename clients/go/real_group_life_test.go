@@ -281,6 +281,17 @@ func TestRealBrokerGroupClose(t *testing.T) {
 			t.Errorf("processed again: %v", b.values())
 		}
 	})
+	t.Run("at once", func(t *testing.T) {
+		t.Parallel()
+		groupTopic(t, client, "at-once", 1, 1)
+		for range 20 { // somewhere before, during and after its joining
+			openApp(t, client, "at-once", "at-once", long).stop()
+			d, err := client.Admin().DescribeGroup(within(t), "at-once")
+			if len(d.Members) != 0 || err != nil && !errors.Is(err, pulsemq.ErrUnknownGroup) {
+				t.Fatalf("a member that was closed at once: %+v, %v", d.Members, err)
+			}
+		}
+	})
 	t.Run("nothing yet", func(t *testing.T) {
 		t.Parallel()
 		groupTopic(t, client, "nothing", 1, 2)

@@ -59,7 +59,7 @@ func (r *groupRun) consume(client *pulsemq.Client, options ...pulsemq.GroupOptio
 	loop.Go(func() {
 		for rec, err := range g.Records(ctx) {
 			switch {
-			case ctx.Err() != nil:
+			case err != nil && ctx.Err() != nil: // a record that is handed out counts as processed when the loop ends
 				return
 			case err != nil:
 				r.t.Error(err)
