@@ -76,6 +76,13 @@ func (t *Table) All(each func(group string, s *State)) {
 	}
 }
 
+// Each calls each for the groups in no order.
+func (t *Table) Each(each func(group string, s *State)) {
+	for group, s := range t.byGroup {
+		each(group, s)
+	}
+}
+
 func (t *Table) names() []string {
 	names := make([]string, 0, len(t.byGroup))
 	for group := range t.byGroup {

@@ -29,6 +29,8 @@ type ShardSample struct {
 
 	// Of consumer groups.
 	Groups, GroupMembers, GroupsMoving int
+	GroupTopicsLeftOut                 int
+	Lags                               []GroupLagSample // in the order of names
 	Commits, CursorFrames, Rebalances  uint64
 	RebalanceNanos                     int64 // how long they took together
 
@@ -81,6 +83,13 @@ type PartitionSample struct {
 	SizeBytes, RiskBytes, RiskNanos             int64
 	Producers, Damages                          int
 	Unavailable                                 bool
+}
+
+// GroupLagSample is how far a group is behind in the partitions of a shard.
+type GroupLagSample struct {
+	Group          string
+	Partitions     int
+	Records, Nanos int64
 }
 
 // NodeSource tells about the process and its machine.

@@ -35,6 +35,7 @@ type cursors struct {
 	growth   int  // by how much they may make the table's snapshot grow, bytes
 	listed   bool // in machine.cursorDirty
 	known    bool // in machine.cursorPartitions
+	marks    lagMarks
 }
 
 // cursorFrame is one frame on its way to the disk.

@@ -42,6 +42,7 @@ type Machine struct {
 	cursorPayload    []byte         // of one frame, used again
 	groupsDirty      []*coordinator // with records for this turn's frames
 	forgetters       []*coordinator // with letters to send
+	lag              lagPass
 	forgets          uint64         // numbers what is asked of other shards
 
 	memory   memory

@@ -110,7 +110,9 @@ type Snapshot struct {
 	Store      segment.Stats
 	Partitions []PartitionSnapshot // in the order of ids
 
-	Groups, GroupMembers, GroupsMoving int // that this shard coordinates
+	Groups, GroupMembers, GroupsMoving int        // that this shard coordinates
+	GroupTopicsLeftOut                 int        // of them together
+	Lags                               []GroupLag // of groups that have committed here, in the order of names
 
 	MemoryPending, MemoryParcels, MemoryLimit int64
 	Connections                               int // with something waiting here
@@ -137,12 +139,14 @@ func (m *Machine) Snapshot() *Snapshot {
 			s.Groups += len(c.byName)
 			for _, e := range c.byName { // sums alone: no order shows
 				s.GroupMembers += len(e.Members)
+				s.GroupTopicsLeftOut += e.LeftOut
 				if e.movingSince != 0 {
 					s.GroupsMoving++
 				}
 			}
 		}
 	}
+	s.Lags = m.lags()
 	return s
 }
 

@@ -57,7 +57,7 @@ func (s shardSamples) ShardSample() *netio.ShardSample {
 		Shard:      snapshot.Shard,
 		MessagesIn: snapshot.MessagesIn, BytesIn: snapshot.BytesIn,
 		MessagesOut: snapshot.MessagesOut, BytesOut: snapshot.BytesOut,
-		Groups: snapshot.Groups, GroupMembers: snapshot.GroupMembers, GroupsMoving: snapshot.GroupsMoving,
+		Groups: snapshot.Groups, GroupMembers: snapshot.GroupMembers, GroupsMoving: snapshot.GroupsMoving, GroupTopicsLeftOut: snapshot.GroupTopicsLeftOut, Lags: groupLags(snapshot.Lags),
 		Commits: snapshot.Commits, CursorFrames: snapshot.CursorFrames, Rebalances: snapshot.Rebalances, RebalanceNanos: snapshot.RebalanceNanos,
 		Duplicates: snapshot.Duplicates, RolledBack: snapshot.RolledBack, Corrupt: snapshot.Corrupt,
 		Starved: snapshot.Starved, Internal: snapshot.Internal,
@@ -128,4 +128,12 @@ func (s nodeSamples) NodeSample() netio.NodeSample {
 		sample.DiskTotalBytes, sample.DiskFreeBytes = total, free
 	}
 	return sample
+}
+
+func groupLags(lags []shard.GroupLag) []netio.GroupLagSample {
+	list := make([]netio.GroupLagSample, len(lags))
+	for i, l := range lags {
+		list[i] = netio.GroupLagSample(l)
+	}
+	return list
 }
