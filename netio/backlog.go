@@ -45,6 +45,32 @@ func (r *Reactor) must(shard core.ShardID, request *mail.Request) {
 	r.unpublished[shard] = true
 }
 
+// place shows where the next request for a shard can be filled in: where the ring
+// has it, or, with a backlog before it, in a place of the reactor's. It is zero. To
+// make a request elsewhere and copy it would cost more than the request: the copy
+// reads with wide loads what narrow stores have just written, and has to wait until
+// all stores before them, into a cold slab, have left the processor's queue.
+func (r *Reactor) place(shard core.ShardID) *mail.Request {
+	if r.backlogs[shard].Len() == 0 {
+		if slot := r.links[shard].Requests.Room(); slot != nil {
+			return slot
+		}
+	}
+	return &r.request
+}
+
+// placed passes the request that was filled in where place said.
+func (r *Reactor) placed(shard core.ShardID, q *mail.Request) {
+	q.Reactor = r.index
+	if q == &r.request {
+		r.backlogs[shard].Push(*q)
+		*q = mail.Request{}
+		return
+	}
+	r.links[shard].Requests.Fill()
+	r.unpublished[shard] = true
+}
+
 // giveBack returns a parcel to the shard that it is from.
 func (r *Reactor) giveBack(shard core.ShardID, parcel *mail.Parcel) {
 	if parcel != nil {

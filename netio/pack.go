@@ -94,21 +94,22 @@ func (s *Session) takeBatch(head *proto.ProduceRequest, b proto.Batch, left int)
 		return
 	}
 	copy(slab.Bytes[start:], b)
-	q := &r.request
-	*q = mail.Request{
-		Kind:        mail.RequestProduce,
-		Acks:        uint8(head.Acks),
-		Version:     in.header.Version,
-		ID:          id,
-		Partition:   partition.ID,
-		LeaderEpoch: core.LeaderEpoch(head.LeaderEpoch),
-		Slab:        slab,
-		Start:       uint32(start),
-		Bytes:       uint32(len(b)),
-		Wait:        s.wait(head.TimeoutMs),
-	}
-	s.sendBatch(shard, q, b)
-	q.Slab = nil
+	q := r.place(shard)
+	q.Kind = mail.RequestProduce
+	q.Acks = uint8(head.Acks)
+	q.Version = in.header.Version
+	q.Conn = s.ref
+	q.ID = id
+	q.Partition = partition.ID
+	q.LeaderEpoch = core.LeaderEpoch(head.LeaderEpoch)
+	q.Slab = slab
+	q.Start = uint32(start)
+	q.Bytes = uint32(len(b))
+	q.Wait = s.wait(head.TimeoutMs)
+	q.Received = r.now
+	r.placed(shard, q)
+	s.touched |= 1 << shard
+	s.sentBatch(b, head.Acks, id)
 }
 
 // verify checks a whole small batch: everything that beginBatch, ingested and endBatch

@@ -34,9 +34,9 @@ type Reactor struct {
 	blocked []*Session // whose output did not all fit the socket
 	starved []*scatter // that found every way full and wait for the next turn
 
-	packs   []pack // by shard, of the current event
-	packing bool   // one of packs has a slab
-	request mail.Request
+	packs   []pack       // by shard, of the current event
+	packing bool         // one of packs has a slab
+	request mail.Request // being filled in, with a backlog before it; zero otherwise
 
 	scatterResults int // of all requests that are being gathered
 

@@ -259,15 +259,20 @@ func (s *Session) endBatch(b proto.Batch) {
 
 // sendBatch passes a verified batch to its shard, which admits it.
 func (s *Session) sendBatch(shard core.ShardID, q *mail.Request, b proto.Batch) {
-	r := s.reactor
-	q.Received = r.now
-	r.stats.RecordsReceived += uint64(b.Count())
-	r.stats.BatchesReceived++
-	r.stats.BatchBytesReceived += uint64(len(b))
+	q.Received = s.reactor.now
 	core.Assert(s.send(shard, q), "a request that was admitted has room")
-	if proto.Acks(q.Acks) == proto.AcksNone {
+	s.sentBatch(b, proto.Acks(q.Acks), q.ID)
+}
+
+// sentBatch keeps the books for a batch that its shard has got.
+func (s *Session) sentBatch(b proto.Batch, acks proto.Acks, id uint64) {
+	st := &s.reactor.stats
+	st.RecordsReceived += uint64(b.Count())
+	st.BatchesReceived++
+	st.BatchBytesReceived += uint64(len(b))
+	if acks == proto.AcksNone {
 		// Nobody waits for it any more; a refusal by the shard still finds the connection.
-		s.settle(q.ID)
+		s.settle(id)
 	}
 }
 

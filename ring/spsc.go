@@ -70,15 +70,31 @@ func (r *SPSC[T]) Push(value T) bool {
 // Stage adds a value without showing it; Publish shows all that were staged with
 // one store. Producer only.
 func (r *SPSC[T]) Stage(value T) bool {
+	slot := r.Room()
+	if slot == nil {
+		return false
+	}
+	*slot = value
+	r.tailNext++
+	return true
+}
+
+// Room shows the slot of the next value, which is zero, so that it can be filled where
+// it lies; nil when the ring is full. Fill stages it. Producer only.
+func (r *SPSC[T]) Room() *T {
 	if r.tailNext-r.headSeen == uint64(len(r.slots)) {
 		r.headSeen = r.head.Load()
 		if r.tailNext-r.headSeen == uint64(len(r.slots)) {
-			return false
+			return nil
 		}
 	}
-	r.slots[r.tailNext&r.mask] = value
+	return &r.slots[r.tailNext&r.mask]
+}
+
+// Fill stages the value that Room showed and the producer has filled in. Producer only.
+func (r *SPSC[T]) Fill() {
+	core.Assert(r.tailNext-r.headSeen < uint64(len(r.slots)), "what is filled was shown")
 	r.tailNext++
-	return true
 }
 
 // Publish shows the staged values to the consumer. Producer only.

@@ -35,6 +35,22 @@ func TestSPSCModel(t *testing.T) {
 					next++
 				}
 			},
+			"fill": func(t *rapid.T) {
+				slot := r.Room()
+				if want := dropped+len(published)+len(staged) < r.Cap(); (slot != nil) != want {
+					t.Fatalf("Room with %d of %d = %v", len(published)+len(staged), r.Cap(), slot)
+				}
+				if slot == nil {
+					return
+				}
+				if *slot != 0 {
+					t.Fatalf("Room shows what was taken before: %d", *slot)
+				}
+				*slot = next
+				r.Fill()
+				staged = append(staged, next)
+				next++
+			},
 			"stage": func(t *rapid.T) {
 				ok := r.Stage(next)
 				if want := dropped+len(published)+len(staged) < r.Cap(); ok != want {

@@ -38,6 +38,7 @@ type chunk struct {
 	start    int // of the write mark in the slab
 	used     int // end of the last whole frame in the slab
 	placedAt int // up to where frames went to the journal, when that was told
+	pointAt  int // from where on a frame gets a point: the last point is looked up by readers alone
 	limit    int // how far the chunk may grow
 	state    chunkState
 
@@ -71,8 +72,21 @@ func (c *chunk) empty() bool { return c.used == c.start+FrameHeaderBytes }
 
 // notePoint keeps the directory of frames.
 func (c *chunk) notePoint(base core.Offset, at int) {
-	if n := len(c.points); n == 0 || at-int(c.points[n-1].at) >= chunkPointBytes {
+	if at >= c.pointAt {
 		c.points = append(c.points, chunkPoint{base: base, at: int32(at)})
+		c.pointAt = at + chunkPointBytes
+	}
+}
+
+// cutPoints forgets the frames from a place on.
+func (c *chunk) cutPoints(at int) {
+	n := len(c.points)
+	for n > 0 && int(c.points[n-1].at) >= at {
+		n--
+	}
+	c.points, c.pointAt = c.points[:n], 0
+	if n > 0 {
+		c.pointAt = int(c.points[n-1].at) + chunkPointBytes
 	}
 }
 
@@ -125,20 +139,19 @@ func readFrameHeader(b []byte) FrameHeader {
 }
 
 // chunkDeque is a list of chunks, oldest first, that keeps its memory.
+//
+// Invariant: newest is the last of the list, nil without one. Each append looks at
+// it, and with many partitions the list itself is far away.
 type chunkDeque struct {
-	list []*chunk
-	head int
+	list   []*chunk
+	head   int
+	newest *chunk
 }
 
 func (d *chunkDeque) len() int        { return len(d.list) - d.head }
 func (d *chunkDeque) at(i int) *chunk { return d.list[d.head+i] }
 
-func (d *chunkDeque) last() *chunk {
-	if d.len() == 0 {
-		return nil
-	}
-	return d.list[len(d.list)-1]
-}
+func (d *chunkDeque) last() *chunk { return d.newest }
 
 func (d *chunkDeque) push(c *chunk) {
 	if d.head > 32 && d.head > len(d.list)/2 {
@@ -147,6 +160,7 @@ func (d *chunkDeque) push(c *chunk) {
 		d.list, d.head = d.list[:n], 0
 	}
 	d.list = append(d.list, c)
+	d.newest = c
 }
 
 func (d *chunkDeque) popFirst() *chunk {
@@ -154,17 +168,19 @@ func (d *chunkDeque) popFirst() *chunk {
 	d.list[d.head] = nil
 	d.head++
 	if d.head == len(d.list) {
-		d.list, d.head = d.list[:0], 0
+		d.list, d.head, d.newest = d.list[:0], 0, nil
 	}
 	return c
 }
 
 func (d *chunkDeque) popLast() *chunk {
-	c := d.list[len(d.list)-1]
+	c := d.newest
 	d.list[len(d.list)-1] = nil
 	d.list = d.list[:len(d.list)-1]
 	if d.head == len(d.list) {
-		d.list, d.head = d.list[:0], 0
+		d.list, d.head, d.newest = d.list[:0], 0, nil
+	} else {
+		d.newest = d.list[len(d.list)-1]
 	}
 	return c
 }

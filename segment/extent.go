@@ -90,8 +90,11 @@ func (e *extentReturn) Done() {
 }
 
 // extentBytes is how much the segment grows beyond what is written: little while
-// its partition seldom writes.
+// its partition seldom writes, nothing when its file may not become so large.
 func (g *segment) extentBytes() int64 {
+	if g.log.extentLeast {
+		return 0
+	}
 	if g.idleExtent {
 		g.idleExtent = false
 		return core.SegmentExtentIdleBytes

@@ -145,9 +145,7 @@ func (c *chunk) cut(next core.Index) {
 		at += FrameHeaderBytes + f.bytes
 	}
 	c.used, c.frameOpen, c.placedAt = at, false, 0
-	for n := len(c.points); n > 0 && int(c.points[n-1].at) >= at; n-- {
-		c.points = c.points[:n-1]
-	}
+	c.cutPoints(at)
 }
 
 // endFailed ends the active segment at what is durable in it.

@@ -108,11 +108,12 @@ type Log struct {
 	tailBytes    int   // size of the next tail slab
 	tailCharged  int64 // of the tail slab's bytes, those that the cache counts
 
-	writer     *writer    // nil while idle
-	flushIndex core.Index // chunks up to here are wanted in the segment
-	syncIndex  core.Index // and durable in it up to here
-	rollWanted bool
-	retryAt    int64 // monotonic; the writer waits until then after a failure
+	writer      *writer    // nil while idle
+	flushIndex  core.Index // chunks up to here are wanted in the segment
+	syncIndex   core.Index // and durable in it up to here
+	extentLeast bool       // a file may not become as large as an extent makes it
+	rollWanted  bool
+	retryAt     int64 // monotonic; the writer waits until then after a failure
 
 	segments    []*segment // ascending; the last one is written to
 	sealed      SealedPoint

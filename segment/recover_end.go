@@ -111,6 +111,10 @@ func (r *recovery) endSegments() error {
 			if err := r.syncAccepted(g); err != nil {
 				return err
 			}
+		} else if newest[g] == 0 && g == l.active() && !s.replay.clean {
+			if err := r.syncHeader(g); err != nil {
+				return err
+			}
 		}
 		if newest[g] != 0 {
 			l.sealed = SealedPoint{Segment: g.header.Segment, Position: g.position, Index: g.lastIndex, NextOffset: g.next}
@@ -211,4 +215,17 @@ func (r *recovery) syncAccepted(g *segment) error {
 	}
 	r.unsynced[g.path] = true
 	return writeAgain(f, from, to)
+}
+
+// syncHeader has the header of a segment made durable from which no frame was accepted: the process may have ended
+// between its write and its sync. What goes into the file from now on is not synced with it, and a later power cut
+// may keep that and drop the header.
+func (r *recovery) syncHeader(g *segment) error {
+	f, err := r.store.ports.FS.Open(g.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r.unsynced[g.path] = true
+	return writeAgain(f, 0, FileHeaderBytes)
 }

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
 	"path"
 
@@ -11,7 +12,8 @@ import (
 const recoverWriteBytes = 256 << 10
 
 // flushNow brings a log's chunks to its segment with blocking calls, at start-up:
-// when the journal held more of a partition than its tail may keep in memory.
+// when the journal held more of a partition than its tail may keep in memory. A segment
+// that does not take a chunk ends, and the next one gets it, as while the store runs.
 func (s *Store) flushNow(l *Log) error {
 	if c := l.chunks.last(); c != nil && c.state == chunkOpen {
 		s.chunkClose(c)
@@ -26,13 +28,58 @@ func (s *Store) flushNow(l *Log) error {
 				return err
 			}
 		}
-		if err := s.writeChunkNow(l, g, c); err != nil {
+		f, err := s.ports.FS.Open(g.path)
+		if err != nil {
 			return err
+		}
+		first := g.empty()
+		err = s.writeChunkNow(l, f, g, c)
+		f.Close()
+		if err != nil {
+			s.endFailedNow(l, g, err)
+			// On a full disk another file would have no room either, and what an empty one
+			// does not take, no other would.
+			if first || errors.Is(err, core.ErrDiskFull) {
+				return err
+			}
 		}
 	}
 	for l.chunks.len() > 0 {
 		s.dropFirstChunk(l, l.chunks.at(0))
 	}
+	return nil
+}
+
+// endFailedNow is endFailed at start-up, for a segment that did not take a chunk: it
+// ends at what it held before. What stands behind that may be a part of the chunk, and
+// nobody knows what of it the disk has.
+func (s *Store) endFailedNow(l *Log, g *segment, err error) {
+	s.log.Warn("a segment did not take what only the journal holds; it ends", "log", l.id.String(), "file", g.path, "bytes", g.position, "error", err)
+	s.stats.Failures++
+	if g.empty() {
+		l.segments = l.segments[:len(l.segments)-1]
+		err = s.removeSegmentNow(g)
+	} else {
+		l.rollWanted = true
+		err = s.truncateNow(g)
+	}
+	if err != nil {
+		// Behind the beginning of the next segment nothing in this one counts.
+		s.log.Warn("what a failed write has left could not be removed", "file", g.path, "error", err)
+	}
+}
+
+// truncateNow cuts a segment's file at its end.
+func (s *Store) truncateNow(g *segment) error {
+	f, err := s.ports.FS.Open(g.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Truncate(g.position); err != nil {
+		return err
+	}
+	g.allocated = g.position
 	return nil
 }
 
@@ -48,20 +95,10 @@ func (s *Store) createSegmentNow(l *Log, first *chunk) (*segment, error) {
 			return nil, err
 		}
 	}
-	f, err := files.Create(g.path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b := core.HeapSlabs{}.Get(FileHeaderBytes).Bytes
-	g.header.Put(b)
-	if _, err := f.WriteAt(b[:FileHeaderBytes], 0); err != nil {
-		return nil, err
-	}
-	if err := f.Sync(); err != nil {
-		return nil, err
-	}
-	if err := files.SyncDir(dir); err != nil {
+	if err := s.headSegmentNow(g); err != nil {
+		if e := removeIfThere(files, g.path); e != nil {
+			s.log.Warn("a segment that could not be made could not be removed", "file", g.path, "error", e)
+		}
 		return nil, err
 	}
 	g.allocated = FileHeaderBytes
@@ -70,24 +107,37 @@ func (s *Store) createSegmentNow(l *Log, first *chunk) (*segment, error) {
 	return g, nil
 }
 
-func (s *Store) writeChunkNow(l *Log, g *segment, c *chunk) error {
-	f, err := s.ports.FS.Open(g.path)
+// headSegmentNow makes a segment's file, durable with its name.
+func (s *Store) headSegmentNow(g *segment) error {
+	f, err := s.ports.FS.Create(g.path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	c.segment, c.position = g, g.position
-	mark := WriteMark{
-		Partition: l.id.Partition, Durable: c.firstIndex - 1, Next: c.base, Term: l.term, Generation: l.generation,
-		Salt: g.header.Salt, Position: c.position,
-	}
-	mark.Put(c.slab.Bytes[c.start:])
-	if _, err := f.WriteAt(c.slab.Bytes[c.start:c.start+c.bytes()], c.position); err != nil {
+	b := core.HeapSlabs{}.Get(FileHeaderBytes).Bytes
+	g.header.Put(b)
+	if _, err := f.WriteAt(b[:FileHeaderBytes], 0); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {
 		return err
 	}
+	return s.ports.FS.SyncDir(g.log.id.dir())
+}
+
+func (s *Store) writeChunkNow(l *Log, f core.File, g *segment, c *chunk) error {
+	mark := WriteMark{
+		Partition: l.id.Partition, Durable: c.firstIndex - 1, Next: c.base, Term: l.term, Generation: l.generation,
+		Salt: g.header.Salt, Position: g.position,
+	}
+	mark.Put(c.slab.Bytes[c.start:])
+	if _, err := f.WriteAt(c.slab.Bytes[c.start:c.start+c.bytes()], g.position); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	c.segment, c.position = g, g.position
 	if g.index == nil && !g.empty() {
 		g.indexFrom = g.position
 	}

@@ -44,10 +44,13 @@ func removeIfThere(files core.FS, name string) error {
 
 // writeFile makes a file anew, replacing what an earlier try left under its name.
 func writeFile(files core.FS, name string, b []byte, durable bool) error {
-	if err := removeIfThere(files, name); err != nil {
-		return err
-	}
 	f, err := files.Create(name)
+	if errors.Is(err, fs.ErrExist) {
+		if err := removeIfThere(files, name); err != nil {
+			return err
+		}
+		f, err = files.Create(name)
+	}
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"syscall"
 
 	"github.com/pulsemq/pulsemq/core"
 )
@@ -416,6 +417,20 @@ func (s *Store) chainWritten(w *writer) {
 	l.advance()
 }
 
+// growthFailed keeps a log from asking for the same room for ever. A file that may not
+// become so large (RLIMIT_FSIZE) is asked for no more than is written to it from then
+// on, and one that may not even hold that ends: the next one gets it. A full disk
+// passes, and another file would have no more room.
+func (s *Store) growthFailed(l *Log, failed *core.DiskOp, needed int64) {
+	switch {
+	case errors.Is(failed.Err, core.ErrDiskFull):
+	case errors.Is(failed.Err, syscall.EFBIG) && failed.Offset+failed.Length > needed:
+		l.extentLeast = true
+	default:
+		l.rollWanted = true
+	}
+}
+
 // chainFailed ends the segment at its durable point.
 func (s *Store) chainFailed(w *writer) {
 	l, g, failed := w.log, w.segment, w.failed
@@ -443,6 +458,7 @@ func (s *Store) chainFailed(w *writer) {
 		if failed.Kind == core.DiskAllocate {
 			// Nothing of the chain was written: the segment is as it was, but for its index,
 			// which is built again when it is asked for.
+			s.growthFailed(l, failed, alignUp(g.position))
 			g.position, g.lastIndex, g.next = w.before.Position, w.before.Index, w.before.NextOffset
 			g.index, g.indexFrom = nil, 0
 			s.trails.forget(g)

@@ -14,8 +14,7 @@ const acksNone = uint8(proto.AcksNone)
 // is lost later is still reported.
 type ack struct {
 	previous, next *ack
-	timer          timer
-	partition      *partition
+	deadline       int64 // monotonic; of one that is to be answered
 
 	conn      mail.ConnRef
 	id        uint64
@@ -75,9 +74,9 @@ func (q *ackQueue) remove(a *ack) {
 }
 
 // newAck makes the ack of a request; the caller adds it to the partition's queue.
-func (m *Machine) newAck(p *partition, r *mail.Request) *ack {
+func (m *Machine) newAck(r *mail.Request) *ack {
 	a := m.pools.ack()
-	a.partition, a.conn, a.id, a.reactor, a.acks = p, r.Conn, r.ID, r.Reactor, r.Acks
+	a.conn, a.id, a.reactor, a.acks = r.Conn, r.ID, r.Reactor, r.Acks
 	a.received, a.appended, a.appendTime = r.Received, m.now, -1
 	return a
 }
@@ -92,7 +91,8 @@ func (p *partition) wait(a *ack, r *mail.Request) {
 		if wait <= 0 {
 			wait = int64(p.machine.options.RequestTimeout)
 		}
-		p.machine.wheel.arm(&a.timer, a, max(r.Received, p.machine.now-wait)+wait)
+		a.deadline = max(r.Received, p.machine.now-wait) + wait
+		p.patience.cover(a.deadline)
 	}
 }
 
@@ -113,7 +113,9 @@ func (p *partition) releaseAck(a *ack) {
 	p.acks.remove(a)
 	p.pendingBytes -= a.bytes
 	p.machine.memory.pending -= a.bytes
-	p.machine.wheel.disarm(&a.timer)
+	if p.acks.count == 0 {
+		p.machine.wheel.disarm(&p.patience.timer)
+	}
 	p.machine.pools.putAck(a)
 }
 
@@ -122,13 +124,12 @@ func (p *partition) answerProduce(a *ack, level core.Durability) {
 	if a.received != 0 {
 		m.stats.Total.record(m.now - a.received)
 	}
-	m.answer = mail.Answer{
-		Kind: mail.AnswerProduce, Durability: level, Duplicate: a.duplicate,
-		Conn: a.conn, ID: a.id, Partition: p.id, LeaderEpoch: p.leaderEpoch(),
-		Offset: a.base, Timestamp: a.appendTime,
-		LogStartOffset: p.log.StartOffset(), HighWatermark: p.highWatermark(), LogEndOffset: p.log.EndOffset(),
-		Received: a.received,
-	}
+	answer := &m.answer // zero, and filled in where it lies
+	answer.Kind, answer.Durability, answer.Duplicate = mail.AnswerProduce, level, a.duplicate
+	answer.Conn, answer.ID, answer.Received = a.conn, a.id, a.received
+	answer.Partition, answer.LeaderEpoch = p.id, p.leaderEpoch()
+	answer.Offset, answer.Timestamp = a.base, a.appendTime
+	answer.LogStartOffset, answer.HighWatermark, answer.LogEndOffset = p.log.StartOffset(), p.highWatermark(), p.log.EndOffset()
 	m.send(a.reactor)
 }
 
@@ -146,11 +147,39 @@ func (p *partition) failAcks(from core.Offset, err *proto.Error) {
 	}
 }
 
-// expire answers a produce whose time has passed. What was asked for may still
-// happen, so the ack keeps its place.
-func (a *ack) expire() {
-	a.answered = true
-	a.partition.machine.refuse(a.reactor, a.conn, a.id, a.partition.id, a.received, errTimedOut)
+// ackPatience is the time that the produces of a partition are waited for. They have
+// one timer together: it is for the one whose time passes first, and nearly all are
+// answered long before.
+//
+// Invariant: while an ack is to be answered the timer is armed, for no later than its deadline.
+type ackPatience struct {
+	timer     timer
+	at        int64 // what the timer is armed for
+	partition *partition
+}
+
+// cover has the timer end no later than a deadline.
+func (w *ackPatience) cover(deadline int64) {
+	if !w.timer.armed || deadline < w.at {
+		w.at = deadline
+		w.partition.machine.wheel.arm(&w.timer, w, deadline)
+	}
+}
+
+// expire answers the produces whose time has passed. What was asked for may still
+// happen, so the acks keep their places.
+func (w *ackPatience) expire() {
+	m := w.partition.machine
+	for a := w.partition.acks.first; a != nil; a = a.next {
+		switch {
+		case a.acks == acksNone || a.answered:
+		case m.wheel.passed(a.deadline):
+			a.answered = true
+			m.refuse(a.reactor, a.conn, a.id, w.partition.id, a.received, errTimedOut)
+		default:
+			w.cover(a.deadline)
+		}
+	}
 }
 
 // refuse answers a request with an error.

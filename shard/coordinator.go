@@ -84,8 +84,14 @@ type groupBeat struct {
 	timer   timer
 	group   *coordinated
 	member  *group.Member
+	epoch   int64 // of the membership that asked: a static member's place may have gone to another process
 	request mail.Request
 	applied int64
+}
+
+// over says whether the membership that asked has ended.
+func (b *groupBeat) over() bool {
+	return b.member.Epoch != b.epoch || b.group.Member(b.member.ID) != b.member
 }
 
 const (
@@ -188,7 +194,7 @@ func (c *coordinator) changed(e *coordinated) {
 	if len(e.beats) > 0 {
 		var due []*groupBeat
 		for _, b := range e.beats {
-			if e.Member(b.member.ID) != b.member || b.member.Version != b.applied {
+			if b.over() || b.member.Version != b.applied {
 				due = append(due, b)
 			}
 		}

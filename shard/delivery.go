@@ -38,6 +38,14 @@ func (d *delivery) ReadDone(r *segment.Read) {
 		}
 		return
 	}
+	if r.Next > p.highWatermark() { // the durability was raised meanwhile: what has not reached it waits
+		r.Release()
+		s.credit += d.reserved
+		d.finish(d.reserved)
+		h.state = shareIdle
+		h.wake()
+		return
+	}
 	bytes := int64(r.Bytes)
 	p.spent(r.Bytes)
 	p.read(r)

@@ -96,8 +96,7 @@ func (f *fetch) run() {
 		f.fail(err)
 		return
 	}
-	visible := p.highWatermark()
-	if f.offset >= visible {
+	if f.offset >= p.highWatermark() {
 		f.waitFor(0)
 		return
 	}
@@ -113,14 +112,19 @@ func (f *fetch) run() {
 		f.starve(&m.starved)
 		return
 	}
-	f.held = want
-	m.hold(f.peer, f.held)
-	f.reading = true
-	f.read.Log, f.read.Offset, f.read.Limit = p.log, f.offset, visible
-	f.read.BytesMax, f.read.RecordsMax, f.read.Owner = int(want), f.recordsLeft, f
+	f.begin(want)
 	if m.store.Read(&f.read) {
 		f.ReadDone(&f.read)
 	}
+}
+
+// begin takes what one chunk may need and says what is to be read for it.
+func (f *fetch) begin(want int64) {
+	f.held = want
+	f.partition.machine.hold(f.peer, f.held)
+	f.reading = true
+	f.read.Log, f.read.Offset, f.read.Limit = f.partition.log, f.offset, f.partition.highWatermark()
+	f.read.BytesMax, f.read.RecordsMax, f.read.Owner = int(want), f.recordsLeft, f
 }
 
 // want is how much the next read may take.
@@ -158,6 +162,12 @@ func (f *fetch) ReadDone(r *segment.Read) {
 		r.Release()
 		f.unhold()
 		f.fail(err)
+		return
+	}
+	if r.Next > p.highWatermark() { // the durability was raised meanwhile: what has not reached it waits
+		r.Release()
+		f.unhold()
+		f.enqueue()
 		return
 	}
 	found := r.Bytes

@@ -7,6 +7,7 @@ import (
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
 	"github.com/pulsemq/pulsemq/ring/mail"
+	"github.com/pulsemq/pulsemq/segment"
 )
 
 func produceN(n *node, id core.PartitionID, batches, records, value int) {
@@ -436,6 +437,59 @@ func TestFetchWaitsThroughARaisedDurability(t *testing.T) {
 	n.settle()
 	if got := n.answers(); len(got) != 1 || len(parcelRecords(t, got[0].Parcel)) != 1 {
 		t.Fatalf("after the sync: %+v", got)
+	}
+}
+
+// A read that had begun before the durability was raised shows no more than one that
+// begins afterwards. Its waiting and its memory end like those of any other.
+func TestReadsUnderWayHideWhatARaisedDurabilityHides(t *testing.T) {
+	for _, way := range []string{"fetch", "push"} {
+		n := newNode(t, 1)
+		topic := n.create("t", 1, "durability", "batch", "flush.ms", "60000")
+		id := topic.Partitions[0].ID
+		produceN(n, id, 2, 1, 10) // the first of a term is synced at any durability
+		m := n.machines[0]
+		p := m.partitions[id]
+		raised := *topic
+		raised.Config.Durability = core.DurabilitySync
+		n.held = true
+		var read *segment.Read
+		if way == "fetch" {
+			r := n.fetchRequest(id, 0)
+			m.Receive(&r)
+			f := m.runnable.Pop()
+			f.queued = false
+			f.begin(1000)
+			read = &f.read
+		} else {
+			n.subscribe(id, 0)
+			m.Receive(&mail.Request{Kind: mail.RequestCredit, ID: testSubscription, Bytes: 1000})
+			m.pushable.Pop().queued = false
+			read = &p.shares[0].begin(1000).read
+			p.shares[0].subscription.ready.Pop()
+		}
+		if !m.store.Read(read) || read.Next != 2 {
+			t.Fatalf("%s: read up to %d", way, read.Next)
+		}
+		p.configure(&raised)
+		read.Owner.ReadDone(read)
+		n.turn()
+		got := n.answers()
+		if len(got) != 1 || got[0].Parcel == nil || len(parcelRecords(t, got[0].Parcel)) != 1 || got[0].HighWatermark != 1 {
+			t.Fatalf("%s before the sync: %+v", way, got)
+		}
+		n.giveBack(id, got[0].Parcel)
+		n.held = false
+		n.settle()
+		if got = n.answers(); (len(got) == 1) != (way == "push") {
+			t.Fatalf("%s after the sync: %+v", way, got)
+		}
+		for _, a := range got {
+			n.giveBack(id, a.Parcel)
+		}
+		if n.settle(); m.memory.parcels != 0 {
+			t.Errorf("%s: %d bytes are held", way, m.memory.parcels)
+		}
 	}
 }
 

@@ -227,7 +227,7 @@ func (c *coordinator) heartbeat(r *mail.Request, b *proto.HeartbeatRequest, comm
 		c.replyBeat(r, e, member, b.Applied)
 		return nil
 	}
-	beat := &groupBeat{group: e, member: member, request: *r, applied: b.Applied}
+	beat := &groupBeat{group: e, member: member, epoch: member.Epoch, request: *r, applied: b.Applied}
 	if e.beats == nil {
 		e.beats = make(map[*group.Member]*groupBeat)
 	}
@@ -254,7 +254,7 @@ func (b *groupBeat) end() {
 	c := e.coordinator
 	c.machine().wheel.disarm(&b.timer)
 	delete(e.beats, b.member)
-	if e.Member(b.member.ID) == b.member {
+	if !b.over() {
 		c.replyBeat(&b.request, e, b.member, b.applied)
 		return
 	}

@@ -434,3 +434,27 @@ func TestTakeOverIsDurableBeforeItIsAnswered(t *testing.T) {
 		}
 	}
 }
+
+// A heartbeat of a static member waits while another process takes its place. The old process is told so, and not what
+// the new one has: under the same owner epochs no fence would hold between the two.
+func TestHeartbeatOfAReplacedProcess(t *testing.T) {
+	n := newNode(t, 1)
+	n.create("orders", 2)
+	n.groups()
+	old := n.join("g", "old", "host-7", "orders")
+	beat := &proto.HeartbeatRequest{Group: "g", MemberID: "old", InstanceID: "host-7", MemberEpoch: old.MemberEpoch, Applied: old.Assignment.Version, WaitMs: 60_000}
+	if got := n.ask(n.groupRequest("g", beat)); len(got) != 0 {
+		t.Fatalf("a heartbeat without news is answered at once: %+v", got)
+	}
+	got := n.ask(n.groupRequest("g", &proto.JoinGroupRequest{
+		Group: "g", MemberID: "new", InstanceID: "host-7", SessionTimeoutMs: 10_000, RebalanceTimeoutMs: 20_000, Topics: []string{"orders"},
+	}))
+	if len(got) != 2 {
+		t.Fatalf("the join gave %d answers: %+v", len(got), got)
+	}
+	for _, a := range got {
+		if _, joined := a.Body.(*proto.JoinGroupResponse); !joined && (a.Err == nil || a.Err.Code != proto.CodeStaleEpoch) {
+			t.Errorf("the heartbeat of the old process is answered with %+v", a)
+		}
+	}
+}

@@ -29,6 +29,7 @@ type partition struct {
 	moved       bool // in machine.moved
 
 	acks      ackQueue
+	patience  ackPatience // with the acks
 	producers producerTable
 	cursors   *cursors // nil while no group reads the partition
 	// coordinator keeps groups; of the partitions of core.GroupsTopic.
@@ -52,6 +53,7 @@ type partition struct {
 func (m *Machine) newPartition(id core.PartitionID, topic *core.Topic, number core.PartitionNumber) *partition {
 	p := &partition{machine: m, id: id, topic: topic, number: number}
 	p.producers.expiry = int64(m.options.ProducerExpiry)
+	p.patience.partition = p
 	if topic.Name == core.GroupsTopic {
 		p.coordinator = newCoordinator(p)
 	}

@@ -77,7 +77,7 @@ func (p *partition) appendBatch(r *mail.Request) *proto.Error {
 	batch.SetBaseOffset(int64(base))
 	batch.SetLeaderEpoch(int32(p.leaderEpoch()))
 
-	a := m.newAck(p, r)
+	a := m.newAck(r)
 	a.base, a.nextOffset, a.appendTime, a.bytes = base, base+core.Offset(span), appendTime, int64(len(batch))
 	records := int64(batch.Count())
 	if err := m.store.Append(p.log, m.entry(r, config.Durability, base, uint32(span), maxTimestamp)); err != nil {
@@ -132,14 +132,14 @@ func (p *partition) allowed(batch proto.Batch) *proto.Error {
 	return nil
 }
 
-// entry fills the machine's entry: one is in use at a time.
+// entry fills the machine's entry: one is in use at a time. Each field is set where it
+// lies: a literal would be made elsewhere, and to copy it waits for the stores to the batch.
 func (m *Machine) entry(r *mail.Request, level core.Durability, base core.Offset, span uint32, maxTimestamp int64) *segment.Entry {
-	m.pools.entry = segment.Entry{
-		Slab: r.Slab, Start: r.Start, Bytes: r.Bytes,
-		BaseOffset: base, Span: span, MaxTimestamp: maxTimestamp, RecordsCRC: r.RecordsCRC,
-		Level: level, AppendTime: m.wall,
-	}
-	return &m.pools.entry
+	e := &m.pools.entry
+	e.Slab, e.Start, e.Bytes = r.Slab, r.Start, r.Bytes
+	e.BaseOffset, e.Span, e.MaxTimestamp, e.RecordsCRC = base, span, maxTimestamp, r.RecordsCRC
+	e.Level, e.AppendTime, e.Reserve = level, m.wall, false
+	return e
 }
 
 // appendError is the answer to what the store refused.
@@ -157,7 +157,7 @@ func (p *partition) appendError(err error) *proto.Error {
 func (p *partition) joinOriginal(r *mail.Request, original, span core.Offset) {
 	p.machine.stats.Duplicates++
 	r.Slab.Release()
-	a := p.machine.newAck(p, r)
+	a := p.machine.newAck(r)
 	a.base, a.nextOffset, a.duplicate = original, original+span, true
 	p.wait(a, r)
 	p.Advanced(p.log) // the original may be safe already

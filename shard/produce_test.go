@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -311,6 +312,50 @@ func TestProduceTimesOutAndKeepsItsPlace(t *testing.T) {
 	}
 	if p := n.machines[0].partitions[id]; p.acks.count != 0 || p.pendingBytes != 0 || n.machines[0].wheel.armed != 0 {
 		t.Errorf("left behind: %d acks, %d bytes, %d timers", p.acks.count, p.pendingBytes, n.machines[0].wheel.armed)
+	}
+}
+
+// The produces of a partition have one timer: each is still told when its own time
+// has passed, in whatever order the times are, and those without an answer are not told.
+func TestProducesOfAPartitionTimeOutEachByItself(t *testing.T) {
+	n := newNode(t, 1)
+	id := n.create("t", 1).Partitions[0].ID
+	n.held = true
+	for i, wait := range []time.Duration{90, 30, 60, 10, 60} {
+		r := n.produceRequest(id, batchSpec{records: 1, producer: -1})
+		r.ID, r.Wait = uint64(i+1), int64(wait*time.Millisecond)
+		if wait == 10 {
+			r.Acks = acksNone
+		}
+		n.send(&r)
+	}
+	m := n.machines[0]
+	if m.wheel.armed != 1 {
+		t.Errorf("%d timers for one partition", m.wheel.armed)
+	}
+	if s := m.Snapshot(); s.Waiters != 5 {
+		t.Errorf("%d waiters of 5", s.Waiters)
+	}
+	for _, want := range [][]uint64{nil, {2}, {3, 5}, {1}, nil} {
+		n.clock.advance(25 * time.Millisecond)
+		m.Tick()
+		var told []uint64
+		for _, a := range n.answers() {
+			if a.Err == nil || a.Err.Code != proto.CodeTimedOut {
+				t.Fatalf("answer %+v", a)
+			}
+			told = append(told, a.ID)
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("told are %v, not %v", told, want)
+		}
+	}
+	if p := m.partitions[id]; p.acks.count != 5 || m.wheel.armed != 0 {
+		t.Errorf("%d acks keep their places of 5; %d timers", p.acks.count, m.wheel.armed)
+	}
+	n.held = false
+	if a := n.one(n.produceRequest(id, batchSpec{records: 1, producer: -1})); a.Offset != 5 {
+		t.Errorf("answer %+v", a)
 	}
 }
 

@@ -135,6 +135,9 @@ func (m *Machine) Snapshot() *Snapshot {
 	s.Partitions = make([]PartitionSnapshot, 0, len(m.partitions))
 	for _, p := range m.partitionsSorted() {
 		s.Partitions = append(s.Partitions, p.snapshot(m.now))
+		if p.patience.timer.armed {
+			s.Waiters += p.acks.count - 1 // all acks of a partition have one timer
+		}
 		if c := p.coordinator; c != nil {
 			s.Groups += len(c.byName)
 			for _, e := range c.byName { // sums alone: no order shows

@@ -185,6 +185,15 @@ func (s *subscription) run() {
 		h.fail(err)
 		return
 	}
+	d := h.begin(want)
+	if m.store.Read(&d.read) {
+		d.ReadDone(&d.read)
+	}
+}
+
+// begin takes what one push may need and says what is to be read for it.
+func (h *share) begin(want int64) *delivery {
+	s, p, m := h.subscription, h.partition, h.subscription.machine
 	h.state = shareReading
 	s.credit -= want
 	s.inFlight++
@@ -193,9 +202,7 @@ func (s *subscription) run() {
 	d.share, d.reserved = h, want
 	d.read.Log, d.read.Offset, d.read.Limit = p.log, h.offset, p.highWatermark()
 	d.read.BytesMax, d.read.RecordsMax, d.read.Owner = int(want), m.options.FetchRecordsMax, d
-	if m.store.Read(&d.read) {
-		d.ReadDone(&d.read)
-	}
+	return d
 }
 
 // want is how much the next push may take.

@@ -70,6 +70,9 @@ func (w *wheel) disarm(t *timer) {
 	}
 }
 
+// passed says whether a timer for that time would have expired by now.
+func (w *wheel) passed(at int64) bool { return at>>wheelTickBits < w.tick }
+
 // advance expires what is due, in the order of ticks and of arming.
 func (w *wheel) advance(now int64) {
 	tick := now >> wheelTickBits

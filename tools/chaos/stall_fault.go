@@ -19,7 +19,10 @@ const (
 
 // stallFault lets one shard's journal stand still. Its clients hear within their time that nothing came of their
 // messages; the other shard is as fast as ever; memory stays within its limit; everything goes on afterwards.
-var stallFault = diskFault{"stall", "the disk of one shard's journal stands still", func(ctx context.Context, p *plan) error {
+//
+// Meanwhile no sync reaches the disk below: the forgetful disk does those of folders one after the other, and every other
+// operation waits for them. What the machine's own disk does then would be taken for what one shard does to the other.
+var stallFault = diskFault{"stall", "the disk of one shard's journal stands still", func(ctx context.Context, p *plan) (err error) {
 	if p.shards != 2 {
 		if err := p.process.Terminate(); err != nil {
 			return err
@@ -28,6 +31,10 @@ var stallFault = diskFault{"stall", "the disk of one shard's journal stands stil
 			return err
 		}
 	}
+	if err := p.disk.ask("real-sync off"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.disk.ask("real-sync on")) }()
 	began := time.Now()
 	if _, slow, why, err := p.probeEach(ctx, spaceWait); err != nil || slow > 0 { // it works before
 		return errors.Join(err, fmt.Errorf("%d partitions did not answer within %v before the disk stood still: %q", slow, spaceWait, why))

@@ -133,6 +133,14 @@ var recoveryMutants = []mutant{
 		Tests: []string{"segment.TestLogsOpenedTogetherAreSynced"},
 	},
 	{
+		Name:  "empty-segment-header",
+		Rule:  "The header of a segment that holds nothing yet is made durable by an unclean start before anything is written behind it.",
+		File:  "segment/recover_end.go",
+		Find:  "		} else if newest[g] == 0 && g == l.active() && !s.replay.clean {\n",
+		Put:   "		} else if false {\n",
+		Tests: []string{"segment.TestHeaderOfAnEmptySegmentIsDurable"},
+	},
+	{
 		Name:  "trail-ends-with-its-segment",
 		Rule:  "A read never goes on where a failed write has taken something back.",
 		File:  "segment/failure.go",

@@ -140,4 +140,20 @@ var shardMutants = []mutant{
 		Put:   "",
 		Tests: []string{"shard/reactor.TestThreadsShareTheRecoveredMetadata"},
 	},
+	{
+		Name:  "fetch-under-way-hides-what-was-raised",
+		Rule:  "A read that began before the durability was raised shows no more than one that begins afterwards.",
+		File:  "shard/fetch.go",
+		Find:  "if r.Next > p.highWatermark() { // the durability",
+		Put:   "if false { // the durability",
+		Tests: []string{"shard.TestReadsUnderWayHideWhatARaisedDurabilityHides"},
+	},
+	{
+		Name:  "push-under-way-hides-what-was-raised",
+		Rule:  "A read that began before the durability was raised shows no more than one that begins afterwards.",
+		File:  "shard/delivery.go",
+		Find:  "if r.Next > p.highWatermark() { // the durability",
+		Put:   "if false { // the durability",
+		Tests: []string{"shard.TestReadsUnderWayHideWhatARaisedDurabilityHides"},
+	},
 }

@@ -43,6 +43,7 @@ func (w *world) finale() {
 	for _, p := range w.producers {
 		p.stopped = true
 	}
+	w.groups.calm()
 	for _, c := range w.consumers {
 		if c.peer.wire != nil {
 			c.peer.wire.resume()
@@ -133,6 +134,7 @@ func (w *world) finale() {
 			l.audit()
 		}
 	}
+	w.groups.finale()
 	w.farewell()
 }
 

@@ -241,13 +241,14 @@ type promises struct{ firmEnd, trimSafe int64 }
 func (p *plog) promised() promises { return promises{p.firmEnd, p.trimSafe} }
 
 // keptOf is up to where everything below an offset is known to be durable as a reader of an epoch has read it. What a
-// weaker topic lost has been written anew, in a later epoch, and that may be durable.
+// weaker topic lost has been written anew, in a later epoch, and that may be durable while nobody outside knows more
+// of its place than what was lost.
 func (p *plog) keptOf(epoch int32, firm int64) int64 {
 	if !p.topic.wasWeak {
 		return firm
 	}
 	for _, e := range p.entries {
-		if e.epoch == -1 || e.epoch > epoch {
+		if e.epoch == -1 || e.epoch > epoch || !p.isFirm(e) {
 			return min(firm, e.base)
 		}
 	}
@@ -272,6 +273,7 @@ func (p *plog) bounds(logStart, highWatermark int64, then promises) {
 // processEnded, powerCut, diskFailed and stoppedClean are what may have lost something, or kept all.
 func (l *ledger) processEnded() {
 	l.begin()
+	l.world.groups.ended(1)
 	for _, p := range l.logs {
 		p.highWatermark = max(p.firmEnd, p.writtenEnd)
 	}
@@ -279,6 +281,7 @@ func (l *ledger) processEnded() {
 
 func (l *ledger) powerCut() {
 	l.begin()
+	l.world.groups.ended(2)
 	for _, p := range l.logs {
 		p.writtenEnd, p.highWatermark = p.firmEnd, p.firmEnd
 	}

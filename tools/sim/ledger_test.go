@@ -8,7 +8,7 @@ import (
 
 // ledgerOf is the ledger of one partition, without a broker.
 func ledgerOf(level proto.Durability) (*world, *plog) {
-	w := newWorld(1, false)
+	w := newWorld(1, false, false)
 	w.plan.diskFaults, w.plan.fullDisk = false, false
 	t := &topic{world: w, name: "t", level: level, certain: true, wasWeak: level < proto.DurabilitySync}
 	return w, t.addLog()
@@ -63,5 +63,21 @@ func TestLedgerOfWhatAnEndTook(t *testing.T) {
 				t.Fatalf("the ledger says: %v", w.failed)
 			}
 		})
+	}
+}
+
+// A reader of an epoch is told right that the log was cut where a weaker topic lost what it has read, also while nobody
+// outside knows what is durable there now; what was durable before is never cut.
+func TestLedgerOfWhatAReaderKeeps(t *testing.T) {
+	w, p := ledgerOf(proto.DurabilityNone)
+	p.acks(1, 0, proto.DurabilitySync)
+	p.acks(2, 1, proto.DurabilityNone)
+	for _, e := range p.entries {
+		e.epoch = 2
+	}
+	w.ledger.powerCut()
+	p.acks(4, 2, proto.DurabilitySync) // the answer to what is at 1 comes later
+	if kept := p.keptOf(2, p.firmEnd); kept != 1 {
+		t.Errorf("what epoch 2 has read is kept up to %d, not 1", kept)
 	}
 }

@@ -13,6 +13,7 @@ func main() {
 	workers := flag.Int("workers", 2, "how many runs at a time")
 	loud := flag.Bool("v", false, "print every event; for one run")
 	keepOn := flag.Bool("k", false, "go on after a failure")
+	grouped := flag.Bool("groups", false, "every run has consumer groups, not only one in three; other runs than without it")
 	flag.Parse()
 	first := *seed
 	for first == 0 {
@@ -23,7 +24,10 @@ func main() {
 	}
 	fmt.Printf("simulating %d runs from seed %d on\n", *runs, first)
 	report := &report{out: os.Stdout, last: *runs == 1}
-	r := runner{first: first, runs: *runs, workers: *workers, loud: *loud, keepOn: *keepOn, each: report.add}
+	if *grouped {
+		report.how = " -groups"
+	}
+	r := runner{first: first, runs: *runs, workers: *workers, loud: *loud, grouped: *grouped, keepOn: *keepOn, each: report.add}
 	r.run()
 	report.end()
 	if report.failed > 0 {

@@ -32,6 +32,7 @@ type wire struct {
 	upMoving     bool
 	downMoving   bool
 	stalled      bool // the client does not read
+	incident     int  // of the ledger, when the node closed it
 	upEnded      bool // the client sends no more
 	downEnded    bool // the node sends no more
 	closed       bool // for the node
@@ -168,6 +169,7 @@ func (c *wire) drop() {
 	}
 	c.closed = true
 	c.downEnded = true
+	c.incident = c.world.ledger.incident
 	c.node.forget(c)
 	c.session.Lost()
 	c.node.later(c.reactor, c.node.reactors[c.reactor].Flush())
@@ -240,6 +242,9 @@ func (c *wire) arriveDown() {
 	c.downMoving = false
 	if c.end == nil || c.stalled {
 		return
+	}
+	if c.downEnded && c.closed && c.incident != c.world.ledger.incident {
+		c.down = nil // words of before, which the ledger would take for today's
 	}
 	size := min(len(c.down), 1+c.world.random.IntN(c.habit.piecesMax))
 	if size == 0 {

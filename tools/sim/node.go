@@ -82,6 +82,7 @@ func (n *node) start() {
 	n.life++
 	n.state = nodeStarting
 	n.config = p.config(n.id)
+	w.groups.configure(&n.config)
 	shards, reactors := n.config.Broker.Shards, n.config.Broker.Reactors
 	n.drivers, n.reactors, n.wires = nil, nil, nil
 	n.shardDue, n.stopped = make([]int64, shards), make([]bool, shards)

@@ -15,6 +15,7 @@ type runner struct {
 	runs    int
 	workers int
 	loud    bool
+	grouped bool // every run has groups
 	keepOn  bool
 	each    func(outcome)
 }
@@ -31,8 +32,8 @@ type outcome struct {
 }
 
 // simulate is one run. A panic of the broker is a failure as any other.
-func simulate(seed uint64, loud bool) (o outcome) {
-	w := newWorld(seed, loud)
+func simulate(seed uint64, loud, grouped bool) (o outcome) {
+	w := newWorld(seed, loud, grouped)
 	o.seed = seed
 	defer func() {
 		if p := recover(); p != nil {
@@ -60,7 +61,7 @@ func (r *runner) run() {
 				if i >= int64(r.runs) || broken.Load() {
 					return
 				}
-				o := simulate(r.first+uint64(i), r.loud)
+				o := simulate(r.first+uint64(i), r.loud, r.grouped)
 				if o.failed != nil && !r.keepOn {
 					broken.Store(true)
 				}
@@ -77,6 +78,7 @@ func (r *runner) run() {
 type report struct {
 	out    io.Writer
 	last   bool
+	how    string // further flags of the runs
 	began  time.Time
 	runs   int
 	failed int
@@ -99,7 +101,7 @@ func (r *report) add(o outcome) {
 		if r.tells++; r.tells <= 3 {
 			fmt.Fprintf(r.out, "\nThe last events of seed %d:\n%s", o.seed, o.trace)
 		}
-		fmt.Fprintf(r.out, "\nseed %d FAILED: %v\nrepeat it: make sim SEED=%d RUNS=1, or go run ./tools/sim -seed %d -v for every event\n", o.seed, o.failed, o.seed, o.seed)
+		fmt.Fprintf(r.out, "\nseed %d FAILED: %v\nrepeat it: go run ./tools/sim%s -seed %d -runs 1, with -v for every event\n", o.seed, o.failed, r.how, o.seed)
 	}
 	if r.runs%500 == 0 {
 		fmt.Fprintf(r.out, "%d runs, %d failed\n", r.runs, r.failed)
@@ -110,6 +112,9 @@ func (r *report) end() {
 	t := &r.total
 	fmt.Fprintf(r.out, "%d runs, %d failed, in %v: %d events, %d requests, %d batches acknowledged, %d shown, %d trims, %d truncations told\n",
 		r.runs, r.failed, time.Since(r.began).Round(time.Millisecond), t.turns, t.requests, t.acks, t.shown, t.trims, t.truncations)
+	if t.joins > 0 {
+		fmt.Fprintf(r.out, "groups: %d joins, %d heartbeats, %d take-overs, %d commits, %d refused as stale, %d seeks\n", t.joins, t.beats, t.takes, t.commits, t.fenced, t.seeks)
+	}
 	fmt.Fprintf(r.out, "injected: %s\n", r.faults.String())
 	if r.last {
 		fmt.Fprintf(r.out, "trace %016x\n", r.digest)
@@ -125,4 +130,10 @@ func (c *counts) add(o *counts) {
 	c.ends += o.ends
 	c.truncations += o.truncations
 	c.turns += o.turns
+	c.joins += o.joins
+	c.beats += o.beats
+	c.takes += o.takes
+	c.commits += o.commits
+	c.fenced += o.fenced
+	c.seeks += o.seeks
 }

@@ -30,6 +30,7 @@ type world struct {
 	admin     *admin
 	ledger    *ledger
 	faults    *faults
+	groups    *groups // nil: the seed has none
 
 	builder  proto.BatchBuilder
 	attempts int64
@@ -45,15 +46,17 @@ type world struct {
 // counts say how much a run has done.
 type counts struct {
 	requests, answers, acks, shown, trims, ends, truncations, turns int
+	joins, beats, takes, commits, fenced, seeks                     int // of groups
 }
 
-func newWorld(seed uint64, loud bool) *world {
+func newWorld(seed uint64, loud, grouped bool) *world {
 	w := &world{seed: seed, random: rand.New(rand.NewPCG(seed, 0x73696d)), clock: newClock(), ids: map[int64]bool{}}
 	w.trace.loud = loud
 	w.log = slog.New(&logWatch{world: w})
 	w.plan = newPlan(w.random)
 	w.ledger = &ledger{world: w}
 	w.faults = &faults{world: w}
+	w.groups = w.newGroups(seed, grouped)
 	w.nodes = []*node{{world: w, id: core.NodeID(1), files: mem.New()}}
 	return w
 }
@@ -128,6 +131,7 @@ func (w *world) run() (failed error) {
 		w.newConsumer(t.logs[w.random.IntN(len(t.logs))])
 	}
 	w.faults.begin()
+	w.groups.begin()
 	w.admin.changeLater()
 	w.until(w.clock.monotonic+w.plan.time, nil)
 	if w.failed == nil {

@@ -36,7 +36,7 @@ type CrashOptions struct {
 
 // Crash returns the file system as after a power cut. Seed decides what FateRandom
 // leaves open. The original is not changed, so one state can be crashed many ways.
-// Faults and the capacity limit are not taken over.
+// Faults and the limits of capacity and file size are not taken over.
 func (s *FS) Crash(seed uint64, options CrashOptions) *FS {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,13 +18,14 @@ import (
 // beside the shard. A simulation uses it from one goroutine and stays
 // deterministic; the lock is then never contended.
 type FS struct {
-	mu       sync.Mutex
-	root     *node
-	changes  []change // namespace operations that are not safe yet, in their order
-	capacity int64
-	used     int64
-	faults   []*Fault
-	drivers  []*Driver
+	mu        sync.Mutex
+	root      *node
+	changes   []change // namespace operations that are not safe yet, in their order
+	fileBytes int64    // how large a file may become
+	capacity  int64
+	used      int64
+	faults    []*Fault
+	drivers   []*Driver
 }
 
 var _ core.FS = (*FS)(nil)
@@ -33,7 +34,15 @@ var _ core.FS = (*FS)(nil)
 const capacityDefault = math.MaxInt64 / 2
 
 // New returns an empty file system.
-func New() *FS { return &FS{root: newFolder(), capacity: capacityDefault} }
+func New() *FS { return &FS{root: newFolder(), capacity: capacityDefault, fileBytes: fileBytesMax} }
+
+// SetFileBytes lets no file be written or reserved beyond a size, as RLIMIT_FSIZE
+// does: not in place either, when it is larger already.
+func (s *FS) SetFileBytes(limit int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fileBytes = min(limit, fileBytesMax)
+}
 
 // SetCapacity makes the file system hold at most bytes, in pages of 4 KiB. What is
 // stored already stays: a capacity below it is a full disk.

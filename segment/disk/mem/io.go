@@ -35,6 +35,16 @@ func (s *FS) write(n *node, path string, p []byte, offset int64) (int, error) {
 	if offset > fileBytesMax-int64(len(p)) {
 		return 0, syscall.EFBIG
 	}
+	if fits := max(0, s.fileBytes-offset); fits < int64(len(p)) { // as the system does: what fits is written
+		if fits == 0 {
+			return 0, syscall.EFBIG
+		}
+		n, err := s.write(n, path, p[:fits], offset)
+		if err == nil {
+			err = syscall.EFBIG
+		}
+		return n, err
+	}
 	fault := s.match(core.DiskWrite, path)
 	if err := fault.failure(); err != nil {
 		return 0, err
@@ -80,7 +90,7 @@ func (s *FS) allocate(n *node, path string, offset, length int64) error {
 	if offset < 0 || length <= 0 {
 		return syscall.EINVAL
 	}
-	if offset > fileBytesMax-length {
+	if offset > s.fileBytes-length {
 		return syscall.EFBIG
 	}
 	if err := s.fail(core.DiskAllocate, path); err != nil {

@@ -64,7 +64,7 @@ func (f *FS) commit(need map[*inode]uint64) (int, error) {
 			}
 		}
 	}
-	if f.realSync {
+	if f.realSync.Load() {
 		for p := range touched {
 			if fd, e := unix.Open(p, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); e == nil {
 				if e := unix.Fsync(fd); e != nil && err == nil {

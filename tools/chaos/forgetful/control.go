@@ -63,6 +63,12 @@ func (f *FS) command(line string) string {
 			return "err " + err.Error()
 		}
 		return "ok"
+	case "real-sync":
+		if len(w) != 2 || w[1] != "on" && w[1] != "off" {
+			return "err usage: real-sync on|off"
+		}
+		f.realSync.Store(w[1] == "on")
+		return "ok"
 	case "stats":
 		return jsonLine(f.stats())
 	case "dirty":

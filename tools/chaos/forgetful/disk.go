@@ -24,7 +24,8 @@ type counters struct {
 type FS struct {
 	fuse.RawFileSystem
 	backing, trash string
-	ext4, realSync bool
+	ext4           bool
+	realSync       atomic.Bool // syncs reach the disk below
 	torn           bool
 	tornSeed       int64
 	tornBlock      int64

@@ -147,7 +147,7 @@ func (f *FS) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fu
 		f.ns.Unlock()
 		if err == nil {
 			i.mu.Lock()
-			if err = i.dsyncWrite(data, off); err == nil && f.realSync {
+			if err = i.dsyncWrite(data, off); err == nil && f.realSync.Load() {
 				err = unix.Fdatasync(int(i.fd.Load()))
 			}
 			i.mu.Unlock()

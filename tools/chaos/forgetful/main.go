@@ -34,11 +34,11 @@ const usage = `usage: forgetful BACKING MOUNTPOINT --ctl UNIX_SOCKET [options]
 
 func main() {
 	log.SetFlags(0)
-	f := &FS{RawFileSystem: fuse.NewDefaultRawFileSystem(), realSync: true, tornBlock: 4096,
+	f := &FS{RawFileSystem: fuse.NewDefaultRawFileSystem(), tornBlock: 4096,
 		handles: map[uint64]*handle{}, injected: map[string]int64{}, nextID: 1}
 	var pos []string
 	var ctl string
-	debug := false
+	debug, realSync := false, true
 	args := os.Args[1:]
 	for len(args) > 0 {
 		a := args[0]
@@ -73,7 +73,7 @@ func main() {
 		case "--trash":
 			f.trash = next()
 		case "--no-real-sync":
-			f.realSync = false
+			realSync = false
 		case "--debug":
 			debug = true
 		default:
@@ -90,6 +90,7 @@ func main() {
 		fmt.Fprint(os.Stderr, usage)
 		os.Exit(2)
 	}
+	f.realSync.Store(realSync)
 	unix.Umask(0)
 	var rl unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &rl) == nil {

@@ -42,7 +42,7 @@ func (f *FS) syncInode(i *inode, dataOnly bool) error {
 				i.metaDirty, i.timeDirty, dirty = false, false, true
 			}
 		}
-		if err == nil && dirty && f.realSync {
+		if err == nil && dirty && f.realSync.Load() {
 			if dataOnly {
 				err = unix.Fdatasync(fd)
 			} else {
