@@ -103,7 +103,7 @@ func (m *Metrics) server(p *page, now time.Time) {
 func (m *Metrics) shards(p *page, now time.Time) {
 	var ring, write, sync, total []*hdrhistogram.Histogram
 	var partitions []PartitionSample
-	var lags []GroupLagSample
+	var groups groupSums
 	for _, source := range m.options.Shards {
 		s := source.ShardSample()
 		if s == nil {
@@ -112,7 +112,7 @@ func (m *Metrics) shards(p *page, now time.Time) {
 		m.shard(p, s)
 		ring, write, sync, total = append(ring, s.Ring), append(write, s.Write), append(sync, s.Sync), append(total, s.Total)
 		partitions = append(partitions, s.Partitions...)
-		lags = append(lags, s.Lags...)
+		groups.add(s)
 	}
 	m.latencies.write(p, "ring", now, ring...)
 	m.latencies.write(p, "write", now, write...)
@@ -121,7 +121,7 @@ func (m *Metrics) shards(p *page, now time.Time) {
 	p.gauge("pulsemq_partitions", "Partitions of this node.", float64(len(partitions)))
 	if m.options.PerTopic {
 		m.topics(p, partitions)
-		writeGroupLags(p, lags)
+		groups.write(p)
 	}
 }
 

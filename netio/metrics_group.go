@@ -1,9 +1,6 @@
 package netio
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 const (
 	// groupSeriesMax bounds the groups with series of their own: the first ones by name, so
@@ -12,39 +9,85 @@ const (
 	groupOthers    = "(others)"
 )
 
-// writeGroupLags writes a sum for each group: a series for each of its partitions would be as
-// many as groups times partitions. `pulsectl group lag` tells the partitions.
-func writeGroupLags(p *page, lags []GroupLagSample) {
-	slices.SortFunc(lags, func(a, b GroupLagSample) int { return strings.Compare(a.Group, b.Group) })
-	var others GroupLagSample
-	groups := 0
-	for len(lags) > 0 {
-		sum := lags[0]
-		for lags = lags[1:]; len(lags) > 0 && lags[0].Group == sum.Group; lags = lags[1:] {
-			sum.merge(&lags[0])
-		}
-		if groups++; groups > groupSeriesMax {
-			others.merge(&sum)
+// groupSums adds up over shards what is known of each group. There is one sum for a group, and
+// no series for each of its partitions, which would be as many as groups times partitions:
+// `pulsectl group lag` tells the partitions.
+type groupSums struct {
+	byName map[string]*groupSum
+	others groupSum
+	groups int // that there are
+}
+
+type groupSum struct {
+	name             string
+	members          int
+	partitions       int
+	records, seconds float64
+}
+
+// add takes a shard's sample. What a shard does not name belongs to groups that come behind
+// groupSeriesMax others.
+func (g *groupSums) add(s *ShardSample) {
+	if g.byName == nil {
+		g.byName = make(map[string]*groupSum)
+	}
+	g.groups += s.Groups
+	for i := range s.Lags {
+		g.sum(s.Lags[i].Group).addLag(&s.Lags[i])
+	}
+	g.others.addLag(&s.LagOthers)
+	named := 0
+	for i := range s.Members {
+		g.sum(s.Members[i].Group).members += s.Members[i].Members
+		named += s.Members[i].Members
+	}
+	g.others.members += max(0, s.GroupMembers-named)
+}
+
+func (g *groupSums) sum(name string) *groupSum {
+	s := g.byName[name]
+	if s == nil {
+		s = &groupSum{name: name}
+		g.byName[name] = s
+	}
+	return s
+}
+
+func (s *groupSum) addLag(l *GroupLagSample) {
+	s.partitions += l.Partitions
+	s.records += float64(l.Records)
+	s.seconds = max(s.seconds, float64(l.Nanos)/1e9)
+}
+
+func (g *groupSums) write(p *page) {
+	names := make([]string, 0, len(g.byName))
+	for name := range g.byName {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for i, name := range names {
+		s := g.byName[name]
+		if i < groupSeriesMax {
+			s.write(p)
 			continue
 		}
-		sum.write(p)
+		g.others.members += s.members
+		g.others.partitions += s.partitions
+		g.others.records += s.records
+		g.others.seconds = max(g.others.seconds, s.seconds)
 	}
-	if others.Partitions > 0 {
-		others.Group = groupOthers
-		others.write(p)
+	without := max(0, g.groups-groupSeriesMax, len(names)-groupSeriesMax)
+	if without > 0 {
+		g.others.name = groupOthers
+		g.others.write(p)
 	}
-	p.gauge("pulsemq_groups_without_series", "Groups beyond those that have series of their own.", float64(max(0, groups-groupSeriesMax)))
+	p.gauge("pulsemq_groups_without_series", "Groups beyond those that have series of their own.", float64(without))
 }
 
-func (s *GroupLagSample) merge(o *GroupLagSample) {
-	s.Partitions += o.Partitions
-	s.Records += o.Records
-	s.Nanos = max(s.Nanos, o.Nanos)
-}
-
-func (s *GroupLagSample) write(p *page) {
-	at := label{"group", s.Group}
-	p.gauge("pulsemq_group_partitions", "Partitions that a group has committed to.", float64(s.Partitions), at)
-	p.gauge("pulsemq_group_lag_records", "Records that a group has not committed, summed over partitions.", float64(s.Records), at)
-	p.gauge("pulsemq_group_lag_seconds", "Age of the oldest record that a group has not committed, since a page first showed it; the greatest of its partitions.", float64(s.Nanos)/1e9, at)
+func (s *groupSum) write(p *page) {
+	at := label{"group", s.name}
+	p.gauge("pulsemq_group_size", "Members of a group.", float64(s.members), at)
+	p.gauge("pulsemq_group_partitions", "Partitions that a group has committed to, or read.", float64(s.partitions), at)
+	p.gauge("pulsemq_group_lag_records", "Records that a group has not committed, summed over partitions.", s.records, at)
+	p.gauge("pulsemq_group_lag_seconds", "How long ago the oldest record was stored that a group has not committed; the greatest of its partitions.", s.seconds, at)
 }

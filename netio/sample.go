@@ -30,7 +30,9 @@ type ShardSample struct {
 	// Of consumer groups.
 	Groups, GroupMembers, GroupsMoving int
 	GroupTopicsLeftOut                 int
-	Lags                               []GroupLagSample // in the order of names
+	Members                            []GroupMembersSample // of some groups: those with series of their own are among them
+	Lags                               []GroupLagSample     // likewise
+	LagOthers                          GroupLagSample       // of the groups that are not in Lags
 	Commits, CursorFrames, Rebalances  uint64
 	RebalanceNanos                     int64 // how long they took together
 
@@ -90,6 +92,12 @@ type GroupLagSample struct {
 	Group          string
 	Partitions     int
 	Records, Nanos int64
+}
+
+// GroupMembersSample is how many members a group has that the shard coordinates.
+type GroupMembersSample struct {
+	Group   string
+	Members int
 }
 
 // NodeSource tells about the process and its machine.

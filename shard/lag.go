@@ -3,118 +3,161 @@ package shard
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/cursor"
 )
 
+// What a page shows of groups is made beside the shard's work, so its cost is bounded: a pass
+// goes through the committed offsets in steps, and shows the groups that come first by name.
+// The others are added up.
+
 // GroupLag is how far a group is behind in the partitions of a shard.
 type GroupLag struct {
 	Group      string
-	Partitions int
-	Records    int64
-	// Nanos is the age of the oldest record that is not committed, as far as it was seen:
-	// since the first picture that showed it.
-	Nanos int64
+	Partitions int   // that it has committed to, or owns
+	Records    int64 // that it has not committed
+	Nanos      int64 // since the oldest of them was stored; see lagMarks
+}
+
+func (g *GroupLag) add(o *GroupLag) {
+	g.Partitions += o.Partitions
+	g.Records += o.Records
+	g.Nanos = max(g.Nanos, o.Nanos)
 }
 
 const (
-	// lagEntriesMax bounds the offsets that one picture looks at, about: it looks at whole
-	// partitions. What is more is looked at by the next ones.
-	lagEntriesMax = 20_000
+	// GroupsShownMax bounds the groups that a snapshot shows one by one: the first by name,
+	// so that they stay the same.
+	GroupsShownMax = 1_000
 
-	// lagMarksMax bounds the marks of a partition.
-	lagMarksMax = 32
+	// lagEntriesNow bounds the offsets that a snapshot looks at before it is handed out,
+	// lagEntriesMax those of a step between two turns; about, as a step ends behind a partition.
+	lagEntriesNow = 4_000
+	lagEntriesMax = 2_000
+	lagStepNanos  = int64(4 * time.Millisecond)
 )
 
-// lagMarks remember when a partition's high watermark was where. When they are full, every
-// second one goes, so that they reach back far, and are the closer the younger they are.
-type lagMarks []lagMark
-
-type lagMark struct {
-	end core.Offset
-	at  int64 // monotonic
-}
-
-// note takes down where the high watermark is now.
-func (l *lagMarks) note(end core.Offset, now int64) {
-	if n := len(*l); n > 0 && (*l)[n-1].end >= end {
-		for n > 0 && (*l)[n-1].end > end { // the log was cut
-			n--
-		}
-		*l = (*l)[:n]
-		return
-	}
-	if len(*l) == lagMarksMax {
-		kept := (*l)[:0]
-		for i := 0; i < lagMarksMax; i += 2 {
-			kept = append(kept, (*l)[i])
-		}
-		*l = kept
-	}
-	*l = append(*l, lagMark{end, now})
-}
-
-// age is for how long the record at an offset is known to be there.
-func (l lagMarks) age(offset core.Offset, now int64) int64 {
-	i, _ := slices.BinarySearchFunc(l, offset, func(m lagMark, offset core.Offset) int {
-		if m.end > offset {
-			return 1
-		}
-		return -1
-	})
-	if i == len(l) {
-		return 0
-	}
-	return now - l[i].at
-}
-
-// lagPass adds up what groups are behind, some partitions at a time.
+// lagPass adds up what groups are behind.
+//
+// Invariants: sums are in the order of names, byName holds the same; what was pushed out by
+// names before its own is in others.
 type lagPass struct {
-	next int // of machine.cursorPartitions
-	sums map[string]*GroupLag
-	done []GroupLag // of the last whole pass, in the order of names; never changed
+	machine *Machine
+	timer   timer // of the next step
+	running bool
+	next    int // of machine.cursorPartitions
+	sums    []*GroupLag
+	byName  map[string]*GroupLag
+	others  GroupLag
+	behind  []lagging // of one partition, used again
+
+	done       []GroupLag // of the last whole pass, in the order of names; never changed
+	doneOthers GroupLag
+
+	looks lagLooks
 }
 
-// lags goes on with the pass, and returns the sums of the last one that came to its end.
-func (m *Machine) lags() []GroupLag {
+// lagging is a group that has not committed everything.
+type lagging struct {
+	group string
+	at    core.Offset // the first that is not committed
+}
+
+// lags goes on with the pass, or begins one, and returns what the last whole one found.
+func (m *Machine) lags() (groups []GroupLag, others GroupLag) {
 	pass := &m.lag
-	if pass.sums == nil {
-		pass.sums = make(map[string]*GroupLag)
+	if !pass.running {
+		pass.machine, pass.running, pass.next = m, true, 0
+		pass.byName, pass.others = make(map[string]*GroupLag), GroupLag{}
+		pass.looks.begin()
 	}
-	for entries := 0; pass.next < len(m.cursorPartitions); pass.next++ {
-		if entries >= lagEntriesMax {
-			return pass.done
+	pass.step(lagEntriesNow)
+	return pass.done, pass.doneOthers
+}
+
+// expire goes on with a pass that was too long for its snapshot.
+func (l *lagPass) expire() { l.step(lagEntriesMax) }
+
+func (l *lagPass) step(entries int) {
+	m := l.machine
+	for ; entries > 0; l.next++ {
+		if l.next >= len(m.cursorPartitions) {
+			l.end()
+			return
 		}
-		p := m.cursorPartitions[pass.next]
-		if p.gone || p.log == nil || p.coordinator != nil {
-			continue
+		entries -= 1 + l.look(m.cursorPartitions[l.next])
+	}
+	if !m.stopping {
+		m.wheel.arm(&l.timer, l, m.now+lagStepNanos)
+	}
+}
+
+// dropped keeps the pass where it is when a partition is taken off the list.
+func (l *lagPass) dropped(place int) {
+	if place < l.next {
+		l.next--
+	}
+}
+
+// look adds one partition, and returns how many groups it has.
+func (l *lagPass) look(p *partition) int {
+	end, start, now := p.highWatermark(), p.log.StartOffset(), l.machine.now
+	marks := &p.cursors.marks
+	marks.note(end, now)
+	l.behind = l.behind[:0]
+	p.cursors.table.Each(func(group string, s *cursor.State) { // sums alone: no order shows
+		at := max(core.Offset(s.Offset), start) // with nothing committed, all is behind
+		l.sum(group).add(&GroupLag{Partitions: 1, Records: max(0, int64(end-at))})
+		if at < end {
+			l.behind = append(l.behind, lagging{group, at})
 		}
-		end, start := p.highWatermark(), p.log.StartOffset()
-		p.cursors.marks.note(end, m.now)
-		entries += 1 + p.cursors.table.Groups()
-		p.cursors.table.Each(func(group string, s *cursor.State) { // sums alone: no order shows
-			if s.Offset < 0 {
-				return
-			}
-			sum := pass.sums[group]
-			if sum == nil {
-				sum = &GroupLag{Group: group}
-				pass.sums[group] = sum
-			}
-			at := max(core.Offset(s.Offset), start)
-			sum.Partitions++
-			if at < end {
-				sum.Records += int64(end - at)
-				sum.Nanos = max(sum.Nanos, p.cursors.marks.age(at, m.now))
-			}
-		})
+	})
+	oldest := end
+	for i := range l.behind {
+		oldest = min(oldest, l.behind[i].at)
+		if _, doubt := marks.age(l.behind[i].at, now); doubt {
+			l.looks.want(l.behind[i].at)
+		}
 	}
-	done := make([]GroupLag, 0, len(pass.sums))
-	for _, sum := range pass.sums {
-		done = append(done, *sum)
+	l.looks.ask(p, l.next)
+	for i := range l.behind {
+		age, _ := marks.age(l.behind[i].at, now)
+		l.sum(l.behind[i].group).add(&GroupLag{Nanos: age})
 	}
-	slices.SortFunc(done, func(a, b GroupLag) int { return strings.Compare(a.Group, b.Group) })
-	*pass = lagPass{done: done}
-	return done
+	marks.trim(oldest)
+	return p.cursors.table.Groups()
+}
+
+// sum is what a group is added to.
+func (l *lagPass) sum(group string) *GroupLag {
+	if sum := l.byName[group]; sum != nil {
+		return sum
+	}
+	last := len(l.sums) - 1
+	if len(l.sums) == GroupsShownMax {
+		if group > l.sums[last].Group {
+			return &l.others
+		}
+		l.others.add(l.sums[last])
+		delete(l.byName, l.sums[last].Group)
+		l.sums = l.sums[:last]
+	}
+	sum := &GroupLag{Group: group}
+	i, _ := slices.BinarySearchFunc(l.sums, group, func(s *GroupLag, group string) int { return strings.Compare(s.Group, group) })
+	l.sums = slices.Insert(l.sums, i, sum)
+	l.byName[group] = sum
+	return sum
+}
+
+func (l *lagPass) end() {
+	l.running = false
+	l.done = make([]GroupLag, len(l.sums))
+	for i, sum := range l.sums {
+		l.done[i] = *sum
+	}
+	l.doneOthers = l.others
+	l.sums, l.byName, l.behind = nil, nil, nil
+	l.looks.end()
 }

@@ -43,7 +43,7 @@ type Machine struct {
 	groupsDirty      []*coordinator // with records for this turn's frames
 	forgetters       []*coordinator // with letters to send
 	lag              lagPass
-	forgets          uint64         // numbers what is asked of other shards
+	forgets          uint64 // numbers what is asked of other shards
 
 	memory   memory
 	pools    pools
