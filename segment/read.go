@@ -118,10 +118,16 @@ func (l *Log) cached(offset core.Offset) (chunk int, ok bool) {
 	return chunk, chunk < l.chunks.len() && l.chunks.at(chunk).base <= offset
 }
 
-// Cached says whether an offset is read from memory.
-func (l *Log) Cached(offset core.Offset) bool {
-	_, ok := l.cached(offset)
-	return ok
+// Cost is about how many bytes a read of one batch at an offset takes from the disk; 0: it is in
+// memory. A segment that is still written may have no index there, and is read up to its end.
+func (l *Log) Cost(offset core.Offset) int64 {
+	if _, ok := l.cached(offset); ok {
+		return 0
+	}
+	if g := l.segmentAt(offset); g != nil && g == l.active() && !g.indexed(offset) {
+		return g.position
+	}
+	return readBytesMin + core.IndexIntervalBytes
 }
 
 // readable bounds a read by the damage in its way: the offset from which on, or

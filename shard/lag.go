@@ -33,7 +33,7 @@ const (
 	GroupsShownMax = 1_000
 
 	// lagEntriesNow bounds the offsets that a snapshot looks at before it is handed out,
-	// lagEntriesMax those of a step between two turns; about, as a step ends behind a partition.
+	// lagEntriesMax those of a step between two turns.
 	lagEntriesNow = 4_000
 	lagEntriesMax = 2_000
 	lagStepNanos  = int64(4 * time.Millisecond)
@@ -51,7 +51,9 @@ type lagPass struct {
 	sums    []*GroupLag
 	byName  map[string]*GroupLag
 	others  GroupLag
-	behind  []lagging // of one partition, used again
+	behind  []lagging   // of one partition, used again
+	oldest  core.Offset // of what was found in the partition at next; its end at first
+	halfway bool        // some groups of that partition were looked at
 
 	done       []GroupLag // of the last whole pass, in the order of names; never changed
 	doneOthers GroupLag
@@ -82,12 +84,12 @@ func (l *lagPass) expire() { l.step(lagEntriesMax) }
 
 func (l *lagPass) step(entries int) {
 	m := l.machine
-	for ; entries > 0; l.next++ {
+	for entries > 0 {
 		if l.next >= len(m.cursorPartitions) {
 			l.end()
 			return
 		}
-		entries -= 1 + l.look(m.cursorPartitions[l.next])
+		entries -= 1 + l.look(m.cursorPartitions[l.next], entries)
 	}
 	if !m.stopping {
 		m.wheel.arm(&l.timer, l, m.now+lagStepNanos)
@@ -96,27 +98,34 @@ func (l *lagPass) step(entries int) {
 
 // dropped keeps the pass where it is when a partition is taken off the list.
 func (l *lagPass) dropped(place int) {
-	if place < l.next {
+	switch {
+	case place < l.next:
 		l.next--
+	case place == l.next:
+		l.halfway = false
 	}
 }
 
-// look adds one partition, and returns how many groups it has.
-func (l *lagPass) look(p *partition) int {
+// look adds groups of the partition at next, up to a number, and returns how many. When it has
+// added all, it goes on to the next partition.
+func (l *lagPass) look(p *partition, most int) (looked int) {
 	end, start, now := p.highWatermark(), p.log.StartOffset(), l.machine.now
-	marks := &p.cursors.marks
+	marks, table := &p.cursors.marks, &p.cursors.table
 	marks.note(end, now)
+	if !l.halfway {
+		l.oldest = end
+	}
 	l.behind = l.behind[:0]
-	p.cursors.table.Each(func(group string, s *cursor.State) { // sums alone: no order shows
+	all := table.Walk(most, func(group string, s *cursor.State) { // sums alone: no order shows
+		looked++
 		at := max(core.Offset(s.Offset), start) // with nothing committed, all is behind
 		l.sum(group).add(&GroupLag{Partitions: 1, Records: max(0, int64(end-at))})
 		if at < end {
 			l.behind = append(l.behind, lagging{group, at})
 		}
 	})
-	oldest := end
 	for i := range l.behind {
-		oldest = min(oldest, l.behind[i].at)
+		l.oldest = min(l.oldest, l.behind[i].at)
 		if _, doubt := marks.age(l.behind[i].at, now); doubt {
 			l.looks.want(l.behind[i].at)
 		}
@@ -126,8 +135,11 @@ func (l *lagPass) look(p *partition) int {
 		age, _ := marks.age(l.behind[i].at, now)
 		l.sum(l.behind[i].group).add(&GroupLag{Nanos: age})
 	}
-	marks.trim(oldest)
-	return p.cursors.table.Groups()
+	if l.halfway = !all; all {
+		marks.trim(l.oldest)
+		l.next++
+	}
+	return looked
 }
 
 // sum is what a group is added to.

@@ -10,11 +10,11 @@ import (
 
 const (
 	// lagLooksMax bounds the records in memory that one pass looks at to tell their age,
-	// lagReadsMax those that it reads from the disk: they may need an index of their
-	// segment. lagReadingMax bounds how many are read at a time.
-	lagLooksMax   = 1_000
-	lagReadsMax   = 16
-	lagReadingMax = 4
+	// lagReadBytesMax what it reads of others, but for the last one, which may begin a large
+	// segment without an index. lagReadingMax bounds how many are read at a time.
+	lagLooksMax     = 1_000
+	lagReadBytesMax = 32 << 20
+	lagReadingMax   = 4
 )
 
 // lagLooks ask the log when records were stored, where the marks of a partition leave that in
@@ -23,14 +23,14 @@ const (
 type lagLooks struct {
 	wanted  []core.Offset // of one partition, used again
 	looks   int           // that this pass may still do in memory
-	reads   int           // and begin on the disk
+	bytes   int64         // and may still read
 	reading int           // under way
 	from    int           // partitions before this place were served by the pass before
 	missed  int           // the first place where something was left for the next pass; -1 none
 }
 
 func (l *lagLooks) begin() {
-	l.looks, l.reads, l.missed = lagLooksMax, lagReadsMax, -1
+	l.looks, l.bytes, l.missed = lagLooksMax, lagReadBytesMax, -1
 }
 
 func (l *lagLooks) end() {
@@ -44,13 +44,7 @@ func (l *lagLooks) ask(p *partition, place int) {
 	if place >= l.from && len(l.wanted) > 0 {
 		slices.Sort(l.wanted) // they came in no order
 		for _, offset := range slices.Compact(l.wanted) {
-			cached := p.log.Cached(offset)
-			switch {
-			case cached && l.looks > 0:
-				l.looks--
-			case !cached && l.reads > 0 && l.reading < lagReadingMax:
-				l.reads--
-			default:
+			if !l.may(p.log.Cost(offset)) {
 				if l.missed < 0 {
 					l.missed = place
 				}
@@ -65,6 +59,19 @@ func (l *lagLooks) ask(p *partition, place int) {
 		}
 	}
 	l.wanted = l.wanted[:0]
+}
+
+// may takes one look off what the pass may do.
+func (l *lagLooks) may(cost int64) bool {
+	if cost == 0 {
+		l.looks--
+		return l.looks >= 0
+	}
+	if l.bytes <= 0 || l.reading >= lagReadingMax {
+		return false
+	}
+	l.bytes -= cost
+	return true
 }
 
 // lagRead reads one batch to see when it was stored.

@@ -144,13 +144,9 @@ func (m *Machine) Snapshot() *Snapshot {
 		if c := p.coordinator; c != nil {
 			coordinators = append(coordinators, c)
 			s.Groups += len(c.byName)
-			for _, e := range c.byName { // sums alone: no order shows
-				s.GroupMembers += len(e.Members)
-				s.GroupTopicsLeftOut += e.LeftOut
-				if e.movingSince != 0 {
-					s.GroupsMoving++
-				}
-			}
+			s.GroupMembers += c.tally.members
+			s.GroupsMoving += c.tally.moving
+			s.GroupTopicsLeftOut += c.tally.leftOut
 		}
 	}
 	s.Members = groupMembers(coordinators)
