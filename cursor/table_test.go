@@ -3,6 +3,7 @@ package cursor
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -165,7 +166,7 @@ func FuzzParse(f *testing.F) {
 func TestWalk(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var table Table
-	stay, come := 0, 0
+	stay, come, there := 0, 0, []int{}
 	set := func(format string, i int, kind Kind) {
 		table.Apply(1, &Entry{Kind: kind, Group: fmt.Sprintf(format, i), Epoch: 1, Offset: int64(i)}, false)
 	}
@@ -173,7 +174,7 @@ func TestWalk(t *testing.T) {
 		set("stays-%d", stay, Commit)
 	}
 	for walk := range 20 {
-		met, there := map[string]int{}, map[int]bool{}
+		met := map[string]int{}
 		for all := false; !all; {
 			all = table.Walk(1+r.IntN(50), func(group string, s *State) {
 				met[group]++
@@ -184,13 +185,12 @@ func TestWalk(t *testing.T) {
 			for range r.IntN(200) {
 				if r.IntN(2) == 0 {
 					set("comes-%d", come, Commit)
-					there[come] = true
+					there = append(there, come)
 					come++
-				}
-				for i := range there {
-					set("comes-%d", i, Forget)
-					delete(there, i)
-					break
+				} else if len(there) > 0 {
+					k := r.IntN(len(there))
+					set("comes-%d", there[k], Forget)
+					there = slices.Delete(there, k, k+1)
 				}
 			}
 		}

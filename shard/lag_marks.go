@@ -53,7 +53,7 @@ func (l *lagMarks) learn(base, end core.Offset, at, now int64) {
 		at = max(at, (*l)[i-1].at)
 	}
 	if (*l)[i].end <= end { // of a batch that a mark lies in
-		if end = (*l)[i].end; (*l)[i].base > base {
+		if (*l)[i].base > base {
 			(*l)[i].base, (*l)[i].at = base, at
 		}
 		return
