@@ -1,10 +1,8 @@
 package segment
 
 import (
-	"context"
 	"errors"
 	"io/fs"
-	"log/slog"
 
 	"github.com/pulsemq/pulsemq/core"
 )
@@ -83,74 +81,6 @@ func (s *Store) submitJobs() {
 	}
 }
 
-// takeSnapshot asks the owner for its state at the log's end. It becomes a .state
-// file once the segment holds that point durably.
-func (s *Store) takeSnapshot(l *Log) {
-	c := l.chunks.last()
-	if c == nil || l.stateBusy || l.state != logServing || l.opening != 0 || l.openNeeded || c.state == chunkSealed && c.segment != l.active() {
-		return
-	}
-	if c.state == chunkOpen {
-		s.chunkClose(c)
-	}
-	c.snapshot = l.owner.Snapshot(nil)
-	if c.snapshot == nil {
-		c.snapshot = []byte{}
-	}
-	l.stateBusy = true
-	l.stateBytes = 0
-	l.stateTerm, l.stateGeneration = l.term, l.generation
-	if c.state == chunkSealed {
-		s.writeState(l, c)
-		return
-	}
-	s.requestFlush(l, c.lastIndex)
-}
-
-// sealedMoved goes on with what waited for frames to be durable in the segment.
-func (s *Store) sealedMoved(l *Log) {
-	for i := l.issued - 1; i >= 0; i-- {
-		if c := l.chunks.at(i); c.snapshot != nil && c.state == chunkSealed {
-			s.writeState(l, c)
-			break
-		}
-	}
-}
-
-// writeState has a worker make a snapshot durable.
-func (s *Store) writeState(l *Log, c *chunk) {
-	w := &StateWrite{Files: s.ports.FS, Dir: l.id.dir(), Segment: c.segment.header, State: State{
-		Index: c.lastIndex, Term: l.stateTerm, Generation: l.stateGeneration, Segment: c.segment.header.Segment,
-		Position: c.position + int64(c.bytes()), NextOffset: c.next, LogStart: min(l.startAt(c.lastIndex), c.next), Epochs: l.epochs.Clone(), Owner: c.snapshot,
-	}}
-	c.snapshot = nil
-	w.State.Epochs.Truncate(c.lastIndex + 1)
-	g := c.segment
-	w.Ended = func(w *StateWrite) {
-		l.stateBusy = false
-		if l.state == logDropped {
-			return
-		}
-		if w.Err != nil {
-			level := slog.LevelWarn
-			if l.stateFailing {
-				level = slog.LevelDebug // told already: on a full disk it is tried every second
-			}
-			l.stateFailing = true
-			s.log.Log(context.Background(), level, "a state file could not be written; it is tried again", "log", l.id.String(), "error", w.Err)
-			l.stateBytes = s.options.StateBytes
-			l.stateRetryAt = s.mono + writerRetryNanos
-			return
-		}
-		s.stats.StatesWritten++
-		l.stateFailing = false
-		l.stateIndex = w.State.Index
-		g.statePoint, g.stateVerified = w.State.Index, true
-		l.forgetBlemish(w.Path())
-	}
-	s.submitSmall(w)
-}
-
 // removeFile unlinks a file that nothing uses any more.
 func (s *Store) removeFile(name string) { s.submitSmall(&fileRemove{store: s, names: []string{name}}) }
 
@@ -173,12 +103,12 @@ func (s *Store) segmentUnused(g *segment) {
 	g.index = nil
 	s.trails.forget(g)
 	stem := g.stem()
-	s.submitSmall(&fileRemove{store: s, names: []string{stem + StateExtension, stem + IndexExtension, stem + LogExtension}, dir: g.log.id.dir()})
+	s.submitSmall(&fileRemove{store: s, names: []string{stem + StateExtension, stem + IndexExtension, stem + LogExtension}, dir: g.dir()})
 }
 
 // removeSegmentNow is removeSegment at start-up.
 func (s *Store) removeSegmentNow(g *segment) error {
-	r := fileRemove{store: s, names: []string{g.stem() + StateExtension, g.stem() + IndexExtension, g.stem() + LogExtension}, dir: g.log.id.dir()}
+	r := fileRemove{store: s, names: []string{g.stem() + StateExtension, g.stem() + IndexExtension, g.stem() + LogExtension}, dir: g.dir()}
 	r.Run()
 	return r.err
 }

@@ -37,6 +37,7 @@ type Store struct {
 	chunkPool  []*chunk
 	writerPool []*writer
 	readPool   []*diskRead
+	statePool  []*stateJob
 	slotSeed   uint64
 
 	reads                int // disk reads in flight
