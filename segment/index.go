@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"math"
+	"slices"
 	"sort"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -48,6 +49,9 @@ type Index struct {
 	lastEntry int64 // position of the last entry
 }
 
+// indexEntriesLeast is the room that an index begins with.
+const indexEntriesLeast = 16
+
 // NewIndex makes the empty index of a new segment.
 func NewIndex(base core.Offset, index core.Index) *Index {
 	x := &Index{}
@@ -73,6 +77,9 @@ func (x *Index) Add(h *FrameHeader, position int64, maxTimestamp int64) {
 		return
 	}
 	if len(x.Entries) == 0 || x.End-x.lastEntry >= core.IndexIntervalBytes {
+		if n := len(x.Entries); n == cap(x.Entries) {
+			x.Entries = slices.Grow(x.Entries, max(n, indexEntriesLeast)) // by more than append, which asks for it twice as often
+		}
 		x.Entries = append(x.Entries, IndexEntry{
 			Offset: h.BaseOffset, Index: h.Index, Position: position, MaxTimestamp: x.MaxTimestamp, Term: h.Term,
 		})

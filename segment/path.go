@@ -42,7 +42,6 @@ func SegmentName(base core.Offset, segment core.SegmentNumber) string {
 }
 
 func appendSegmentName(b []byte, base core.Offset, segment core.SegmentNumber) []byte {
-	core.Assert(base >= 0, "an offset is not negative")
 	b = appendDigits(b, uint64(base), 20)
 	b = append(b, '-')
 	return appendDigits(b, uint64(segment), 10)

@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"io/fs"
+	"strings"
 
 	"github.com/pulsemq/pulsemq/core"
 )
@@ -15,29 +16,61 @@ func (s *Store) segmentEnded(l *Log, g *segment) {
 	l.rollWanted = false
 	g.ended, g.indexUsed = true, s.mono
 	l.stateBytes = max(l.stateBytes, s.options.StateBytes) // a state stands at each roll
-	s.submitSmall(&segmentSave{store: s, segment: g, header: g.header, stem: g.stem(), end: g.position, index: g.index, whole: g.indexFrom <= FileHeaderBytes && g.index != nil && !g.indexPieced})
+	j := s.newSave()
+	j.header, j.path, j.end = g.header, g.path, g.position
+	if g.indexFrom <= FileHeaderBytes && g.index != nil && !g.indexPieced {
+		j.index, j.indexFresh = g.index, g.stem()+IndexExtension+newSuffix
+	}
+	s.submitSmall(j)
 	g.allocated = g.position
 }
 
 // segmentSave is the job that settles the files of an ended segment.
 type segmentSave struct {
-	store   *Store
-	segment *segment
-	header  FileHeader
-	stem    string
-	end     int64
-	index   *Index // not changed any more
-	whole   bool
-	err     error
+	store      *Store
+	header     FileHeader
+	path       string
+	end        int64
+	index      *Index // not changed any more; nil: not all of it is known
+	indexFresh string // the name under which its file is written first
+	room       []byte // of that file, kept for the next one
+	err        error
+}
+
+const (
+	// savesSpareMax bounds the jobs that are kept to be used again.
+	savesSpareMax = 16
+	// saveSpareBytesMax is how much memory a job that is kept may hold: the index of 1 GiB
+	// in batches of 256 KiB takes 150 KB.
+	saveSpareBytesMax = 256 << 10
+)
+
+func (s *Store) newSave() *segmentSave {
+	n := len(s.savePool)
+	if n == 0 {
+		return &segmentSave{store: s}
+	}
+	j := s.savePool[n-1]
+	s.savePool[n-1] = nil
+	s.savePool = s.savePool[:n-1]
+	return j
+}
+
+func (s *Store) saveFree(j *segmentSave) {
+	if len(s.savePool) < savesSpareMax && cap(j.room) <= saveSpareBytesMax {
+		*j = segmentSave{store: s, room: j.room[:0]}
+		s.savePool = append(s.savePool, j)
+	}
 }
 
 // Run does the work on a worker. A failure costs room or a rebuild, nothing else.
 func (j *segmentSave) Run() {
 	files := j.store.ports.FS
-	if j.whole {
-		j.err = SaveIndex(files, j.stem+IndexExtension, &j.header, j.index)
+	if j.index != nil {
+		j.room = AppendIndexFile(j.room[:0], &j.header, j.index)
+		j.err = saveIndex(files, j.indexFresh, j.room)
 	}
-	f, err := files.Open(j.stem + LogExtension)
+	f, err := files.Open(j.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return // it was removed meanwhile
 	}
@@ -54,8 +87,9 @@ func (j *segmentSave) Run() {
 // Done logs what went wrong.
 func (j *segmentSave) Done() {
 	if j.err != nil {
-		j.store.log.Warn("the files of an ended segment could not be settled", "segment", j.stem, "error", j.err)
+		j.store.log.Warn("the files of an ended segment could not be settled", "segment", strings.TrimSuffix(j.path, LogExtension), "error", j.err)
 	}
+	j.store.saveFree(j)
 }
 
 // submitSmall hands a job to the workers, or keeps it for a later Tick. None may be
@@ -103,12 +137,12 @@ func (s *Store) segmentUnused(g *segment) {
 	g.index = nil
 	s.trails.forget(g)
 	stem := g.stem()
-	s.submitSmall(&fileRemove{store: s, names: []string{stem + StateExtension, stem + IndexExtension, stem + LogExtension}, dir: g.dir()})
+	s.submitSmall(&fileRemove{store: s, names: []string{g.statePath(), stem + IndexExtension, g.path}, dir: g.dir()})
 }
 
 // removeSegmentNow is removeSegment at start-up.
 func (s *Store) removeSegmentNow(g *segment) error {
-	r := fileRemove{store: s, names: []string{g.stem() + StateExtension, g.stem() + IndexExtension, g.stem() + LogExtension}, dir: g.dir()}
+	r := fileRemove{store: s, names: []string{g.statePath(), g.stem() + IndexExtension, g.path}, dir: g.dir()}
 	r.Run()
 	return r.err
 }

@@ -95,6 +95,9 @@ func (l *Log) newSegment(number core.SegmentNumber, base core.Offset, index core
 	return g
 }
 
+// statePath is the path of its state file.
+func (g *segment) statePath() string { return strings.TrimSuffix(g.stateFresh(), newSuffix) }
+
 // segmentPath is the path of a segment's file.
 func (l *Log) segmentPath(base core.Offset, number core.SegmentNumber) string {
 	dir := ""

@@ -38,6 +38,7 @@ type Store struct {
 	writerPool []*writer
 	readPool   []*diskRead
 	statePool  []*stateJob
+	savePool   []*segmentSave
 	slotSeed   uint64
 
 	reads                int // disk reads in flight
