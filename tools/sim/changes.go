@@ -136,6 +136,7 @@ func (a *admin) describe(t *topic) {
 // durability changes a topic's level.
 func (a *admin) durability(t *topic) {
 	level := proto.Durability(a.world.random.IntN(3))
+	t.raised = t.raised || level > t.level || !t.certain
 	t.certain = false
 	t.wasWeak = t.wasWeak || level < proto.DurabilitySync
 	t.changes++

@@ -6,9 +6,10 @@ import (
 	"github.com/pulsemq/pulsemq/proto"
 )
 
-// healTime is how long everything may take to be well again, and readTime how long the last reading.
+// healTime is how long everything may take to be well again, and readTime how long the last reading. A member that
+// is gone keeps its partitions until its session has ended, which a start of the coordinator begins anew.
 const (
-	healTime = int64(60e9)
+	healTime = sessionMax + int64(30e9)
 	readTime = int64(60e9)
 )
 

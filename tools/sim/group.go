@@ -73,7 +73,7 @@ func (g *groups) begin() {
 		for i := range 1 + g.random.IntN(4) {
 			m := c.spawn("")
 			if i == 0 && g.random.IntN(3) > 0 {
-				m.session, m.rebalance = 60e9, 60e9
+				m.session, m.rebalance = sessionMax, sessionMax
 				c.steady = m
 			}
 		}

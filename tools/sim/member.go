@@ -6,6 +6,9 @@ import (
 	"github.com/pulsemq/pulsemq/proto"
 )
 
+// sessionMax is the longest time-out that a member names.
+const sessionMax = int64(60e9)
+
 // member is a member of a consumer group: it joins, sends heartbeats, applies assignments, reads what it has and
 // commits. It may sleep for longer than its session lasts, and go on as if nothing had happened.
 type member struct {
@@ -105,6 +108,9 @@ func (m *member) join() {
 	m.joins++
 	first, sent, id := m.joins == 1, w.clock.monotonic, m.id
 	span := min(m.session, m.rebalance)
+	if m.joins > 1 { // shorter time-outs may hold from now on, whatever a heartbeat that waits was promised
+		m.span, m.sureUntil = min(m.span, span), min(m.sureUntil, sent+span)
+	}
 	m.peer.ask(&proto.JoinGroupRequest{
 		Group: c.name, Kind: proto.GroupKindStream, MemberID: m.id, InstanceID: m.instance, ClientName: "sim",
 		SessionTimeoutMs: uint32(m.session / 1e6), RebalanceTimeoutMs: uint32(m.rebalance / 1e6), Topics: c.names, Pattern: c.pattern,

@@ -118,7 +118,7 @@ func (p *progress) observe(r *proto.FetchOffsetsResult, then promise, took bool)
 			}
 		}
 	}
-	if r.Committed > r.HighWatermark {
+	if r.Committed > r.HighWatermark && !p.log.topic.raised {
 		p.fail("%d is committed, above the high watermark %d", r.Committed, r.HighWatermark)
 	}
 	if r.Committed >= 0 && !p.tried(r.OwnerEpoch, r.Committed) {

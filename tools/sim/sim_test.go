@@ -55,6 +55,7 @@ var kept = []struct {
 	{101681, "the ledger took for durable what a kill had lost before"},
 	{300096, "a producer that came after the last fault never stopped"},
 	{1005409, "a fetch that read while the durability was raised showed what had not reached it"},
+	{1104466, "what a group had committed stood above the high watermark, which a raised durability had taken back"},
 	{907151, "the header of an empty segment, which a killed process had not synced, was built on, and a power cut took it"},
 	{903014, "a client that had not read for a while took an old answer for news of the next life"},
 	{804659, "the ledger took for durable in an epoch what a power cut had lost"},

@@ -18,6 +18,7 @@ type topic struct {
 	level    proto.Durability // that every answer since the last change has had; see certain
 	certain  bool             // no change of the durability is under way or in doubt
 	wasWeak  bool             // has ever been below sync
+	raised   bool             // has ever been raised, which takes the high watermark back to what is synced
 	stamps   bool             // the broker sets the times
 	forgets  bool             // retention may remove records
 	deleting bool             // a deletion was asked for
