@@ -35,11 +35,22 @@ const (
 // Table is what a partition knows of all groups.
 //
 // Invariants: a committed offset rises, but by Seek; an owner epoch never falls while the group is known, and only Own
-// and Seek raise it; bytes is the size of the snapshot. notes are in the order of their indexes.
+// and Seek raise it; bytes is the size of the snapshot. notes are in the order of their indexes. list holds what byGroup
+// does.
 type Table struct {
-	byGroup map[string]*State
+	byGroup map[string]*place
+	peak    int // of byGroup
+	list    []*place
+	walked  int // of list, by the walk that is under way
 	bytes   int
 	notes   []note // of entries that took effect and are not durable
+}
+
+// place is a group's place in a table.
+type place struct {
+	State
+	group string
+	at    int // in list
 }
 
 // note is what the table had before an entry.
@@ -64,7 +75,7 @@ func (t *Table) Bytes() int { return t.bytes }
 // Get is what is known of a group; false and None when nothing is.
 func (t *Table) Get(group string) (State, bool) {
 	if s := t.byGroup[group]; s != nil {
-		return *s, true
+		return s.State, true
 	}
 	return None, false
 }
@@ -72,8 +83,23 @@ func (t *Table) Get(group string) (State, bool) {
 // All calls each for the groups in ascending order of their names.
 func (t *Table) All(each func(group string, s *State)) {
 	for _, group := range t.names() {
-		each(group, t.byGroup[group])
+		each(group, &t.byGroup[group].State)
 	}
+}
+
+// Walk calls each for up to most groups that this walk has not met, in no order, and says whether it has met all: the
+// next call then begins anew. A group that stays is met once, whatever comes and goes between the calls.
+func (t *Table) Walk(most int, each func(group string, s *State)) (all bool) {
+	for ; t.walked < len(t.list) && most > 0; most-- {
+		p := t.list[t.walked]
+		t.walked++
+		each(p.group, &p.State)
+	}
+	if t.walked < len(t.list) {
+		return false
+	}
+	t.walked = 0
+	return true
 }
 
 func (t *Table) names() []string {
@@ -131,8 +157,7 @@ func (t *Table) Apply(index core.Index, e *Entry, undo bool) Outcome {
 		if undo {
 			t.notes = append(t.notes, note{index, e.Group, true, now})
 		}
-		t.bytes -= stateBytes(e.Group, &now)
-		delete(t.byGroup, e.Group)
+		t.remove(e.Group)
 		return Done
 	default:
 		core.Assert(false, "a table is given entries of its own kinds")
@@ -150,15 +175,37 @@ func (t *Table) set(index core.Index, group string, before State, existed bool, 
 
 func (t *Table) put(group string, after State) {
 	if t.byGroup == nil {
-		t.byGroup = make(map[string]*State)
+		t.byGroup = make(map[string]*place)
 	}
 	if s := t.byGroup[group]; s != nil {
 		t.bytes += len(after.Metadata) - len(s.Metadata)
-		*s = after
+		s.State = after
 		return
 	}
 	t.bytes += stateBytes(group, &after)
-	t.byGroup[group] = &after
+	p := &place{State: after, group: group, at: len(t.list)}
+	t.byGroup[group], t.list = p, append(t.list, p)
+}
+
+// remove forgets a group. What a walk has met stays before what it has not.
+func (t *Table) remove(group string) {
+	p := t.byGroup[group]
+	t.bytes -= stateBytes(group, &p.State)
+	if p.at < t.walked {
+		t.walked--
+		t.swap(p.at, t.walked)
+	}
+	last := len(t.list) - 1
+	t.swap(p.at, last)
+	t.list[last] = nil
+	t.list = core.ShrinkSlice(t.list[:last])
+	delete(t.byGroup, group)
+	t.byGroup = core.ShrinkMap(t.byGroup, &t.peak)
+}
+
+func (t *Table) swap(a, b int) {
+	t.list[a], t.list[b] = t.list[b], t.list[a]
+	t.list[a].at, t.list[b].at = a, b
 }
 
 // Durable forgets the notes of entries up to an index.
@@ -168,7 +215,7 @@ func (t *Table) Durable(index core.Index) {
 		n++
 	}
 	if n > 0 {
-		t.notes = slices.Delete(t.notes, 0, n)
+		t.notes = core.ShrinkSlice(slices.Delete(t.notes, 0, n))
 	}
 }
 
@@ -177,25 +224,20 @@ func (t *Table) Rollback(index core.Index) {
 	for n := len(t.notes); n > 0 && t.notes[n-1].index > index; n-- {
 		u := t.notes[n-1]
 		t.notes = t.notes[:n-1]
-		switch s := t.byGroup[u.group]; {
+		switch {
 		case u.existed:
 			t.put(u.group, u.before)
-		case s != nil:
-			t.bytes -= stateBytes(u.group, s)
-			delete(t.byGroup, u.group)
+		case t.byGroup[u.group] != nil:
+			t.remove(u.group)
 		}
 	}
 }
 
 // Clone is a table of its own, without notes.
 func (t *Table) Clone() *Table {
-	c := &Table{bytes: t.bytes}
-	if len(t.byGroup) > 0 {
-		c.byGroup = make(map[string]*State, len(t.byGroup))
-		for group, s := range t.byGroup {
-			copied := *s
-			c.byGroup[group] = &copied
-		}
+	c := &Table{}
+	for _, p := range t.list {
+		c.put(p.group, p.State)
 	}
 	return c
 }

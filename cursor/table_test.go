@@ -2,6 +2,8 @@ package cursor
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -163,4 +165,59 @@ func FuzzParse(f *testing.F) {
 			t.Fatal("a table is left after a snapshot that was refused")
 		}
 	})
+}
+
+// A walk in steps meets every group that stays once, whatever comes and goes between its steps, and the next walk meets
+// all again. What the table has once held leaves no memory behind.
+func TestWalk(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var table Table
+	stay, come, there := 0, 0, []int{}
+	set := func(format string, i int, kind Kind) {
+		table.Apply(1, &Entry{Kind: kind, Group: fmt.Sprintf(format, i), Epoch: 1, Offset: int64(i)}, false)
+	}
+	for ; stay < 5_000; stay++ {
+		set("stays-%d", stay, Commit)
+	}
+	for walk := range 20 {
+		met := map[string]int{}
+		for all := false; !all; {
+			all = table.Walk(1+r.IntN(50), func(group string, s *State) {
+				met[group]++
+				if state, ok := table.Get(group); !ok || state != *s {
+					t.Fatalf("group %s is met as %+v and is %+v", group, *s, state)
+				}
+			})
+			for range r.IntN(200) {
+				if r.IntN(2) == 0 {
+					set("comes-%d", come, Commit)
+					there = append(there, come)
+					come++
+				} else if len(there) > 0 {
+					k := r.IntN(len(there))
+					set("comes-%d", there[k], Forget)
+					there = slices.Delete(there, k, k+1)
+				}
+			}
+		}
+		for i := range stay {
+			if n := met[fmt.Sprintf("stays-%d", i)]; n != 1 {
+				t.Fatalf("walk %d has met a group %d times", walk, n)
+			}
+		}
+		for group, n := range met {
+			if n != 1 {
+				t.Fatalf("walk %d has met %s %d times", walk, group, n)
+			}
+		}
+	}
+	for i := range stay {
+		set("stays-%d", i, Forget)
+	}
+	for i := range come {
+		set("comes-%d", i, Forget)
+	}
+	if table.Groups() != 0 || table.Bytes() != 0 || table.peak > 2_000 || cap(table.list) > 2_000 {
+		t.Errorf("%d groups are left, %d bytes, memory of %d and %d", table.Groups(), table.Bytes(), table.peak, cap(table.list))
+	}
 }

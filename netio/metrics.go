@@ -103,6 +103,7 @@ func (m *Metrics) server(p *page, now time.Time) {
 func (m *Metrics) shards(p *page, now time.Time) {
 	var ring, write, sync, total []*hdrhistogram.Histogram
 	var partitions []PartitionSample
+	var groups groupSums
 	for _, source := range m.options.Shards {
 		s := source.ShardSample()
 		if s == nil {
@@ -111,6 +112,7 @@ func (m *Metrics) shards(p *page, now time.Time) {
 		m.shard(p, s)
 		ring, write, sync, total = append(ring, s.Ring), append(write, s.Write), append(sync, s.Sync), append(total, s.Total)
 		partitions = append(partitions, s.Partitions...)
+		groups.add(s)
 	}
 	m.latencies.write(p, "ring", now, ring...)
 	m.latencies.write(p, "write", now, write...)
@@ -119,6 +121,7 @@ func (m *Metrics) shards(p *page, now time.Time) {
 	p.gauge("pulsemq_partitions", "Partitions of this node.", float64(len(partitions)))
 	if m.options.PerTopic {
 		m.topics(p, partitions)
+		groups.write(p)
 	}
 }
 
@@ -138,6 +141,7 @@ func (m *Metrics) shard(p *page, s *ShardSample) {
 	level("pulsemq_groups", "Consumer groups that the shard coordinates.", float64(s.Groups))
 	level("pulsemq_group_members", "Their members.", float64(s.GroupMembers))
 	level("pulsemq_groups_moving", "Of them, those with partitions on their way from one member to another.", float64(s.GroupsMoving))
+	level("pulsemq_group_topics_left_out", "Topics, or new partitions of topics, that groups want and have no room for.", float64(s.GroupTopicsLeftOut))
 	count("pulsemq_group_rebalances_total", "Times that a group was shared out anew, until everything was where it was meant to be.", float64(s.Rebalances))
 	count("pulsemq_group_rebalance_seconds_total", "How long they took together.", float64(s.RebalanceNanos)/1e9)
 	count("pulsemq_offset_commits_total", "Offsets committed by groups.", float64(s.Commits))

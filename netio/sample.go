@@ -29,6 +29,10 @@ type ShardSample struct {
 
 	// Of consumer groups.
 	Groups, GroupMembers, GroupsMoving int
+	GroupTopicsLeftOut                 int
+	Members                            []GroupMembersSample // of some groups: those with series of their own are among them
+	Lags                               []GroupLagSample     // likewise
+	LagOthers                          GroupLagSample       // of the groups that are not in Lags
 	Commits, CursorFrames, Rebalances  uint64
 	RebalanceNanos                     int64 // how long they took together
 
@@ -81,6 +85,19 @@ type PartitionSample struct {
 	SizeBytes, RiskBytes, RiskNanos             int64
 	Producers, Damages                          int
 	Unavailable                                 bool
+}
+
+// GroupLagSample is how far a group is behind in the partitions of a shard.
+type GroupLagSample struct {
+	Group          string
+	Partitions     int
+	Records, Nanos int64
+}
+
+// GroupMembersSample is how many members a group has that the shard coordinates.
+type GroupMembersSample struct {
+	Group   string
+	Members int
 }
 
 // NodeSource tells about the process and its machine.

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"encoding/binary"
 	"errors"
 	"sort"
 
@@ -15,6 +16,8 @@ const (
 	// instead of becoming a slice of its own.
 	readCopyBytesMax = 2 << 10
 	readCopySlabMax  = 256 << 10
+	// frameTimeAt is where a frame's header has its append time.
+	frameTimeAt = FrameHeaderBytes - 8
 )
 
 // ReadOwner is told when a read that could not be answered from memory has ended.
@@ -34,6 +37,9 @@ type Read struct {
 	BytesMax   int
 	RecordsMax int
 	Owner      ReadOwner
+	// Unseen: it is the broker's own look, which counts as no consumer's read and keeps
+	// nothing in memory.
+	Unseen bool
 
 	// Slices are whole batches, one after the other; a batch may begin before Offset.
 	// They are good until Release.
@@ -43,7 +49,9 @@ type Read struct {
 	Records int
 	// Next is the offset behind the last batch; Offset when there is none.
 	Next core.Offset
-	Err  error
+	// Stored is when the first batch was appended, nanoseconds since the Unix epoch; 0 without one.
+	Stored int64
+	Err    error
 
 	copySlab *core.Slab
 	copyAt   int
@@ -52,7 +60,7 @@ type Read struct {
 // Reset forgets the result and keeps the memory of its lists.
 func (r *Read) Reset() {
 	r.Slices, r.Slabs = r.Slices[:0], r.Slabs[:0]
-	r.Bytes, r.Records, r.Next, r.Err, r.copySlab, r.copyAt = 0, 0, 0, nil, nil, 0
+	r.Bytes, r.Records, r.Next, r.Stored, r.Err, r.copySlab, r.copyAt = 0, 0, 0, 0, nil, nil, 0
 }
 
 // Release gives back the memory that the slices lie in.
@@ -88,14 +96,38 @@ func (s *Store) Read(r *Read) bool {
 	if r.Offset >= limit {
 		return true
 	}
-	s.cache.read()
-	if i := l.chunks.findOffset(r.Offset); i < l.chunks.len() && l.chunks.at(i).base <= r.Offset {
-		s.stats.ReadsCached++
+	i, cached := l.cached(r.Offset)
+	if !r.Unseen {
+		s.cache.read()
+		if cached {
+			s.stats.ReadsCached++
+		} else {
+			s.stats.ReadsDisk++
+		}
+	}
+	if cached {
 		s.readChunks(r, i, limit)
 		return true
 	}
-	s.stats.ReadsDisk++
 	return s.readDisk(r, limit)
+}
+
+// cached is the chunk in memory that holds an offset.
+func (l *Log) cached(offset core.Offset) (chunk int, ok bool) {
+	chunk = l.chunks.findOffset(offset)
+	return chunk, chunk < l.chunks.len() && l.chunks.at(chunk).base <= offset
+}
+
+// Cost is about how many bytes a read of one batch at an offset takes from the disk; 0: it is in
+// memory. A segment that is still written may have no index there, and is read up to its end.
+func (l *Log) Cost(offset core.Offset) int64 {
+	if _, ok := l.cached(offset); ok {
+		return 0
+	}
+	if g := l.segmentAt(offset); g != nil && g == l.active() && !g.indexed(offset) {
+		return g.position
+	}
+	return readBytesMin + core.IndexIntervalBytes
 }
 
 // readable bounds a read by the damage in its way: the offset from which on, or
@@ -126,6 +158,7 @@ func (s *Store) readChunks(r *Read, i int, limit core.Offset) {
 		retained := false
 		for at := c.find(r.Next); at < c.used; {
 			f := readFrameFields(c.slab.Bytes[at:])
+			stored := at + frameTimeAt
 			payload := c.slab.Bytes[at+FrameHeaderBytes : at+FrameHeaderBytes+f.bytes]
 			at += FrameHeaderBytes + f.bytes
 			if f.kind != FrameData || f.base+core.Offset(f.span) <= r.Next {
@@ -138,6 +171,9 @@ func (s *Store) readChunks(r *Read, i int, limit core.Offset) {
 				return
 			}
 			run, more := r.take(&f, payload, limit)
+			if len(run) > 0 && r.Stored == 0 {
+				r.Stored = int64(binary.BigEndian.Uint64(c.slab.Bytes[stored:]))
+			}
 			if len(run) > 0 && !s.copySmall(r, run) {
 				r.Slices = append(r.Slices, run)
 				if !retained {

@@ -311,6 +311,9 @@ func (d *diskRead) parse() {
 		}
 		f := frameFields{kind: h.Kind, index: h.Index, base: h.BaseOffset, span: h.Span, bytes: int(h.Bytes)}
 		run, more := r.take(&f, payload, d.limit)
+		if len(run) > 0 && r.Stored == 0 {
+			r.Stored = h.AppendTime
+		}
 		if len(run) > 0 && !d.store.copySmall(r, run) {
 			r.Slices = append(r.Slices, run)
 			if !retained { // a run before this one may have been copied out of the slab

@@ -32,6 +32,55 @@ func TestReadOfSmallAndLargeBatchesFromDisk(t *testing.T) {
 	}
 }
 
+// A read says when its first batch was appended, from memory and from the disk, and Cost says which it will be. One
+// that is the broker's own look counts as no consumer's.
+func TestReadSaysWhenItWasStored(t *testing.T) {
+	r := newRig(t, func(o *rigOptions) { o.store.IdleNanos = 1e9 })
+	o := r.serve(1)[0]
+	var stored []int64
+	for range 5 {
+		r.clock.advance(100e6)
+		stored = append(stored, r.clock.wall)
+		if err := o.tryAppend(1, 100, core.DurabilitySync); err != nil {
+			t.Fatal(err)
+		}
+		r.settle()
+	}
+	look := func(memory bool) {
+		t.Helper()
+		before := r.store.Stats()
+		for i, want := range stored {
+			if cost := o.log.Cost(core.Offset(i)); (cost == 0) != memory {
+				t.Fatalf("offset %d costs %d bytes", i, cost)
+			}
+			read := &rigRead{Read: Read{Log: o.log, Offset: core.Offset(i), Limit: o.log.EndOffset(), BytesMax: 1, RecordsMax: 1, Unseen: true}}
+			read.Owner = read
+			if !r.store.Read(&read.Read) {
+				r.until("the read", func() bool { return read.done })
+			}
+			if read.Err != nil || read.Stored != want || read.Next != core.Offset(i+1) {
+				t.Errorf("offset %d: stored at %d, up to %d (%v), want %d", i, read.Stored, read.Next, read.Err, want)
+			}
+			if read.Release(); read.Stored != 0 {
+				t.Error("a read that was released still says when something was stored")
+			}
+		}
+		after := r.store.Stats()
+		if after.ReadsCached != before.ReadsCached || after.ReadsDisk != before.ReadsDisk || r.store.cache.readUntil != 0 {
+			t.Errorf("the broker's own looks count as reads: %+v", after)
+		}
+	}
+	look(true)
+	for range 4 {
+		r.tick(2e9) // idle: nothing is left in memory
+	}
+	look(false)
+	o.check(0)
+	if r.store.cache.readUntil == 0 {
+		t.Error("a consumer's read does not count")
+	}
+}
+
 // Segments that somebody removed are damage like any other, in whatever order readers come upon it: each stretch is told
 // once, with its time, and ranges stay in order and apart.
 func TestRemovedSegmentsAreToldOnce(t *testing.T) {

@@ -31,8 +31,10 @@ import (
 type coordinator struct {
 	partition *partition
 	byName    map[string]*coordinated
+	peak      int      // of byName
 	sorted    []string // the names of byName, ascending
 	weight    int      // of byName together
+	tally     groupTally
 	floor     int64
 
 	dirty   []*coordinated         // whose record has to be stored, in the order in which they changed
@@ -56,6 +58,7 @@ type coordinated struct {
 	timer       timer
 	record      []byte     // as last appended; nil: it is not in the log
 	weight      int        // in coordinator.weight
+	tally       groupTally // in coordinator.tally
 	stored      core.Index // of the last frame that says something of it
 	dirty       bool       // in coordinator.dirty
 	beats       map[*group.Member]*groupBeat
@@ -120,6 +123,7 @@ func (c *coordinator) start() {
 		e := c.byName[name]
 		if !e.Settled() {
 			e.movingSince = max(1, c.machine().now)
+			c.count(e)
 		}
 		c.schedule(e)
 	}
@@ -135,12 +139,14 @@ func (c *coordinator) add(g *group.Group) *coordinated {
 	e := &coordinated{Group: g, coordinator: c}
 	if old := c.byName[g.Name]; old != nil {
 		c.weight -= old.weight
+		c.tally.take(&old.tally)
 	} else {
 		i, _ := slices.BinarySearch(c.sorted, g.Name)
 		c.sorted = slices.Insert(c.sorted, i, g.Name)
 	}
 	c.byName[g.Name] = e
 	c.weigh(e)
+	c.count(e)
 	return e
 }
 
@@ -150,9 +156,11 @@ func (c *coordinator) remove(e *coordinated) {
 		return
 	}
 	delete(c.byName, e.Name)
+	c.byName = core.ShrinkMap(c.byName, &c.peak)
 	c.weight -= e.weight
+	c.tally.take(&e.tally)
 	i, _ := slices.BinarySearch(c.sorted, e.Name)
-	c.sorted = slices.Delete(c.sorted, i, i+1)
+	c.sorted = core.ShrinkSlice(slices.Delete(c.sorted, i, i+1))
 }
 
 // groupEntryWeight is what an entry of a frame or a snapshot takes beside its group's name
@@ -164,6 +172,30 @@ func (c *coordinator) weigh(e *coordinated) {
 	weight := e.Weight() + len(e.Name) + groupEntryWeight
 	c.weight += weight - e.weight
 	e.weight = weight
+}
+
+// groupTally is what a snapshot shows of groups together. It is kept up to date, because
+// there may be a hundred thousand.
+type groupTally struct{ members, moving, leftOut int }
+
+func (t *groupTally) give(o *groupTally) {
+	t.members += o.members
+	t.moving += o.moving
+	t.leftOut += o.leftOut
+}
+
+func (t *groupTally) take(o *groupTally) {
+	t.give(&groupTally{-o.members, -o.moving, -o.leftOut})
+}
+
+// count brings the tally up to date with a group.
+func (c *coordinator) count(e *coordinated) {
+	c.tally.take(&e.tally)
+	e.tally = groupTally{members: len(e.Members), leftOut: e.LeftOut}
+	if e.movingSince != 0 {
+		e.tally.moving = 1
+	}
+	c.tally.give(&e.tally)
 }
 
 // allow tells a group how far it may grow.
@@ -190,6 +222,9 @@ func (c *coordinator) changed(e *coordinated) {
 		e.movingSince = 0
 	} else if !settled && e.movingSince == 0 {
 		e.movingSince = max(1, m.now)
+	}
+	if c.byName[e.Name] == e {
+		c.count(e)
 	}
 	if len(e.beats) > 0 {
 		var due []*groupBeat
@@ -336,15 +371,16 @@ func (c *coordinator) flush() bool {
 			c.undo.Push(u)
 			c.dirty[i].dirty, c.dirty[i].Dirty, c.dirty[i].stored = false, false, u.index
 		}
-		c.dirty = append(c.dirty[:0], c.dirty[n:]...)
+		c.dirty = slices.Delete(c.dirty, 0, n)
 	}
+	c.dirty = core.ShrinkSlice(c.dirty)
 	// In the order of the log: a reply waits for the last frame of this turn at most.
 	for _, a := range c.fresh {
 		a.index = p.log.LastIndex()
 		c.waiting.Push(*a)
 	}
 	clear(c.fresh)
-	c.fresh = c.fresh[:0]
+	c.fresh = core.ShrinkSlice(c.fresh[:0])
 	c.settle()
 	return true
 }
@@ -363,10 +399,12 @@ func (c *coordinator) settle() {
 	for c.undo.Len() > 0 && c.undo.Front().index <= durable {
 		c.undo.Pop()
 	}
+	c.undo.Rest()
 	for c.waiting.Len() > 0 && c.waiting.Front().index <= durable {
 		a := c.waiting.Pop()
 		c.answer(&a)
 	}
+	c.waiting.Rest()
 }
 
 // rollBack takes groups back to what the log still says of them: it ends at last.
@@ -382,7 +420,7 @@ func (c *coordinator) rollBack(last core.Index, err *proto.Error) {
 			back[e.Name] = e.record
 		}
 	}
-	c.dirty = c.dirty[:0]
+	c.dirty = nil
 	names := make([]string, 0, len(back))
 	for name := range back {
 		names = append(names, name)
@@ -491,7 +529,7 @@ func (c *coordinator) snapshot(b []byte) []byte {
 
 // restore replaces everything by what snapshot wrote; nothing is an empty log.
 func (c *coordinator) restore(b []byte) error {
-	c.byName, c.sorted, c.weight, c.floor = make(map[string]*coordinated), nil, 0, 0
+	c.byName, c.peak, c.sorted, c.weight, c.tally, c.floor = make(map[string]*coordinated), 0, nil, 0, groupTally{}, 0
 	if len(b) == 0 {
 		return nil
 	}

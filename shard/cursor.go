@@ -35,6 +35,7 @@ type cursors struct {
 	growth   int  // by how much they may make the table's snapshot grow, bytes
 	listed   bool // in machine.cursorDirty
 	known    bool // in machine.cursorPartitions
+	marks    lagMarks
 }
 
 // cursorFrame is one frame on its way to the disk.
@@ -195,7 +196,7 @@ func (p *partition) flushCursors() bool {
 	}
 	f.index = p.log.LastIndex()
 	f.wishes = append(f.wishes, cs.gathered[:n]...)
-	cs.gathered = append(cs.gathered[:0], cs.gathered[n:]...)
+	cs.gathered = core.ShrinkSlice(slices.Delete(cs.gathered, 0, n))
 	cs.waiting.Push(f)
 	m.stats.CursorFrames++
 	return len(cs.gathered) == 0

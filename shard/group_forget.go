@@ -99,6 +99,7 @@ func (c *coordinator) sendForgets() bool {
 		}
 		c.forget.Pop()
 	}
+	c.forget.Rest()
 	return true
 }
 

@@ -387,6 +387,46 @@ func TestManyGroupsLiveAndDie(t *testing.T) {
 	}
 }
 
+// What a coordinator has held for many groups at a time is given back when they are gone.
+func TestGroupsLeaveNoMemory(t *testing.T) {
+	const groups = 5_000
+	n := newNode(t, 1)
+	n.groups()
+	topic := n.view.TopicByName(core.GroupsTopic)
+	c := n.machines[0].partitions[topic.Partitions[0].ID].coordinator
+	for i := range groups {
+		fence := mail.Request{Kind: mail.RequestGroup, Partition: c.partition.id, LeaderEpoch: -1, Body: &mail.GroupCommand{
+			Message: &proto.FenceGroupRequest{Group: fmt.Sprint("group-", i)}, View: n.view}}
+		n.send(&fence)
+	}
+	n.settle()
+	if len(c.byName) != groups {
+		t.Fatalf("%d groups", len(c.byName))
+	}
+	for i := range groups {
+		if i%forgettingMax == 0 {
+			n.settle()
+		}
+		request := mail.Request{Kind: mail.RequestGroup, Partition: c.partition.id, LeaderEpoch: -1, Body: &mail.GroupCommand{
+			Message: &proto.DeleteGroupRequest{Group: fmt.Sprint("group-", i)}, View: n.view}}
+		n.send(&request)
+	}
+	n.settle()
+	for _, a := range n.answers() {
+		if a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	if len(c.byName) != 0 || c.peak > groups/4 || cap(c.sorted) > groups/4 || cap(c.dirty) > groups/4 {
+		t.Errorf("%d groups are left, and memory of %d, of %d names, of %d changes", len(c.byName), c.peak, cap(c.sorted), cap(c.dirty))
+	}
+	for _, e := range c.dirty[:cap(c.dirty)] {
+		if e != nil {
+			t.Fatal("a group that is gone is still held")
+		}
+	}
+}
+
 // A commit behind a write that fails is lost with it, said to be lost, and can be sent again.
 func TestCommitBehindAFailedWrite(t *testing.T) {
 	for _, durability := range []string{"sync", "batch"} {

@@ -225,6 +225,30 @@ func (n *node) settle() {
 			n.t.Fatal("the machines never come to rest")
 		}
 	}
+	for _, m := range n.machines {
+		for _, p := range m.partitions {
+			if p.coordinator != nil {
+				p.coordinator.checkTally(n.t)
+			}
+		}
+	}
+}
+
+// checkTally counts what is kept up to date.
+func (c *coordinator) checkTally(t testing.TB) {
+	var tally groupTally
+	weight := 0
+	for _, e := range c.byName {
+		weight += e.weight
+		tally.members += len(e.Members)
+		tally.leftOut += e.LeftOut
+		if e.movingSince != 0 {
+			tally.moving++
+		}
+	}
+	if tally != c.tally || weight != c.weight || len(c.sorted) != len(c.byName) {
+		t.Fatalf("a coordinator has tallied %+v, weight %d, %d names; in truth %+v, %d, %d", c.tally, c.weight, len(c.sorted), tally, weight, len(c.byName))
+	}
 }
 
 // answers takes what reactors have got since the last call, shard by shard.

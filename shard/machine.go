@@ -42,7 +42,8 @@ type Machine struct {
 	cursorPayload    []byte         // of one frame, used again
 	groupsDirty      []*coordinator // with records for this turn's frames
 	forgetters       []*coordinator // with letters to send
-	forgets          uint64         // numbers what is asked of other shards
+	lag              lagPass
+	forgets          uint64 // numbers what is asked of other shards
 
 	memory   memory
 	pools    pools

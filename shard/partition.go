@@ -241,6 +241,7 @@ func (p *partition) drop() {
 	p.gone = true
 	if i := slices.Index(p.machine.cursorPartitions, p); i >= 0 {
 		p.machine.cursorPartitions = slices.Delete(p.machine.cursorPartitions, i, i+1)
+		p.machine.lag.dropped(i)
 	}
 	delete(p.machine.partitions, p.id)
 	if p.log != nil {

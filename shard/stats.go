@@ -110,7 +110,11 @@ type Snapshot struct {
 	Store      segment.Stats
 	Partitions []PartitionSnapshot // in the order of ids
 
-	Groups, GroupMembers, GroupsMoving int // that this shard coordinates
+	Groups, GroupMembers, GroupsMoving int            // that this shard coordinates
+	GroupTopicsLeftOut                 int            // of them together
+	Members                            []GroupMembers // of the first GroupsShownMax by name
+	Lags                               []GroupLag     // of the first GroupsShownMax by name that have committed here
+	LagOthers                          GroupLag       // of those behind them, together
 
 	MemoryPending, MemoryParcels, MemoryLimit int64
 	Connections                               int // with something waiting here
@@ -131,21 +135,22 @@ func (m *Machine) Snapshot() *Snapshot {
 	}
 	s.Ring, s.Write, s.Sync, s.Total = s.Ring.copied(), s.Write.copied(), s.Sync.copied(), s.Total.copied()
 	s.Partitions = make([]PartitionSnapshot, 0, len(m.partitions))
+	var coordinators []*coordinator
 	for _, p := range m.partitionsSorted() {
 		s.Partitions = append(s.Partitions, p.snapshot(m.now))
 		if p.patience.timer.armed {
 			s.Waiters += p.acks.count - 1 // all acks of a partition have one timer
 		}
 		if c := p.coordinator; c != nil {
+			coordinators = append(coordinators, c)
 			s.Groups += len(c.byName)
-			for _, e := range c.byName { // sums alone: no order shows
-				s.GroupMembers += len(e.Members)
-				if e.movingSince != 0 {
-					s.GroupsMoving++
-				}
-			}
+			s.GroupMembers += c.tally.members
+			s.GroupsMoving += c.tally.moving
+			s.GroupTopicsLeftOut += c.tally.leftOut
 		}
 	}
+	s.Members = groupMembers(coordinators)
+	s.Lags, s.LagOthers = m.lags()
 	return s
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -29,13 +30,15 @@ type groupLag struct {
 
 func newGroupLag(s *session) *cobra.Command {
 	var watch bool
+	var every time.Duration
 	cmd := &cobra.Command{
 		Use:   "lag [GROUP]",
 		Short: "Show how far groups are behind, by partition",
 		Long: `Shows for each partition that the group has committed to or owns: the committed offset (-1
-for none), the end of the log, the records between them, and how old the oldest of them is.
-Without GROUP it shows all groups. --watch shows it again every two seconds until it is
-interrupted.`,
+for none), the end of the log, the records between them, and how old the oldest of them is
+by its timestamp. Without GROUP it shows all groups. --watch shows it again every two
+seconds, or as --every says, until it is interrupted; a broker that cannot be asked in
+between is told, and asked again.`,
 		Example: "  pulsectl group lag billing\n  pulsectl group lag -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -44,25 +47,40 @@ interrupted.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for {
+			if every <= 0 {
+				return usagef("--every %v: it is more than 0", every)
+			}
+			for shown := false; ; {
 				err := s.admin(cmd.Context(), func(ctx context.Context, a *pulsemq.Admin) error { return s.printLag(ctx, a, args) })
-				if err != nil || !watch {
+				switch {
+				case watch && cmd.Context().Err() != nil:
+					return nil
+				case err == nil:
+					shown = true
+				case shown && (pulsemq.Retriable(err) || errors.Is(err, context.DeadlineExceeded)):
+					fmt.Fprintf(s.err, "pulsectl: %s\n", s.tell(err))
+				default:
 					return err
+				}
+				if !watch {
+					return nil
 				}
 				select {
 				case <-cmd.Context().Done():
 					return nil
-				case <-time.After(2 * time.Second):
+				case <-time.After(every):
 				}
 			}
 		},
 	}
-	cmd.Flags().BoolVar(&watch, "watch", false, "show it again every two seconds")
+	cmd.Flags().BoolVar(&watch, "watch", false, "show it again and again")
+	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "with --watch, how long to wait between")
 	return cmd
 }
 
-func (s *session) printLag(ctx context.Context, a *pulsemq.Admin, groups []string) error {
-	if len(groups) == 0 {
+func (s *session) printLag(ctx context.Context, a *pulsemq.Admin, named []string) error {
+	groups := named
+	if len(named) == 0 {
 		for g, err := range a.ListGroups(ctx) {
 			if err != nil {
 				return err
@@ -74,6 +92,9 @@ func (s *session) printLag(ctx context.Context, a *pulsemq.Admin, groups []strin
 	var all []groupLag
 	for _, group := range groups {
 		lags, err := lagOf(ctx, a, group)
+		if errors.Is(err, pulsemq.ErrUnknownGroup) && len(named) == 0 {
+			continue // it was deleted in this moment
+		}
 		if err != nil {
 			return err
 		}

@@ -57,14 +57,21 @@ func (s shardSamples) ShardSample() *netio.ShardSample {
 		Shard:      snapshot.Shard,
 		MessagesIn: snapshot.MessagesIn, BytesIn: snapshot.BytesIn,
 		MessagesOut: snapshot.MessagesOut, BytesOut: snapshot.BytesOut,
-		Groups: snapshot.Groups, GroupMembers: snapshot.GroupMembers, GroupsMoving: snapshot.GroupsMoving,
-		Commits: snapshot.Commits, CursorFrames: snapshot.CursorFrames, Rebalances: snapshot.Rebalances, RebalanceNanos: snapshot.RebalanceNanos,
+		Groups: snapshot.Groups, GroupMembers: snapshot.GroupMembers, GroupsMoving: snapshot.GroupsMoving, GroupTopicsLeftOut: snapshot.GroupTopicsLeftOut,
+		LagOthers: netio.GroupLagSample(snapshot.LagOthers),
+		Commits:   snapshot.Commits, CursorFrames: snapshot.CursorFrames, Rebalances: snapshot.Rebalances, RebalanceNanos: snapshot.RebalanceNanos,
 		Duplicates: snapshot.Duplicates, RolledBack: snapshot.RolledBack, Corrupt: snapshot.Corrupt,
 		Starved: snapshot.Starved, Internal: snapshot.Internal,
 		Ring: snapshot.Ring.Histogram, Write: snapshot.Write.Histogram, Sync: snapshot.Sync.Histogram, Total: snapshot.Total.Histogram,
 		MemoryPendingBytes: snapshot.MemoryPending, MemoryParcelBytes: snapshot.MemoryParcels, MemoryLimitBytes: snapshot.MemoryLimit,
 		Waiters: snapshot.Waiters,
 		Storage: s.storage(snapshot),
+	}
+	for _, g := range snapshot.Members {
+		sample.Members = append(sample.Members, netio.GroupMembersSample(g))
+	}
+	for _, g := range snapshot.Lags {
+		sample.Lags = append(sample.Lags, netio.GroupLagSample(g))
 	}
 	for i := range snapshot.Partitions {
 		p := &snapshot.Partitions[i]

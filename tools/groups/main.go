@@ -1,0 +1,84 @@
+// Groups measures what consumer groups promise beside throughput, against a broker that it starts:
+//
+//	go run ./tools/groups rebalance   how long a group of many members takes to settle when one joins or leaves,
+//	                                  and how long records of partitions that stay wait meanwhile
+//	go run ./tools/groups lives       what memory the broker takes before, while and after many groups live and die
+//
+// It fails when a promise is not kept. What is measured stands in docs/benchmarks/groups.md.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	pulsemq "github.com/pulsemq/pulsemq/clients/go"
+	"github.com/pulsemq/pulsemq/tools/process"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Stdout, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "groups:", err)
+		os.Exit(1)
+	}
+}
+
+// measurement is one of the commands.
+type measurement interface {
+	flags(*flag.FlagSet)
+	settings() []string // of the broker
+	measure(context.Context, *bench) error
+}
+
+func run(ctx context.Context, out io.Writer, args []string) error {
+	commands := map[string]measurement{"rebalance": new(rebalance), "lives": new(lives)}
+	if len(args) == 0 || commands[args[0]] == nil {
+		return fmt.Errorf("usage: groups rebalance|lives [flags]; %q is given", args)
+	}
+	command := commands[args[0]]
+	set := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	command.flags(set)
+	if err := set.Parse(args[1:]); err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp("", "groups-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	if err := process.Build(folder, "pulsemq"); err != nil {
+		return err
+	}
+	arguments := []string{"--data-dir", filepath.Join(folder, "data"), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}
+	for _, setting := range append(command.settings(), "storage.journal-size=64MiB", "storage.journal-file-size=16MiB", "admin.pprof=true") {
+		arguments = append(arguments, "--set", setting)
+	}
+	broker, err := process.Start(filepath.Join(folder, "pulsemq"), filepath.Join(folder, "broker.log"), arguments...)
+	if err != nil {
+		return err
+	}
+	defer broker.Destroy()
+	if err := command.measure(ctx, &bench{broker: broker, out: out}); err != nil {
+		return err
+	}
+	return broker.Terminate()
+}
+
+// bench is the broker that is measured, and where the figures go.
+type bench struct {
+	broker *process.Process
+	out    io.Writer
+}
+
+func (b *bench) connect(ctx context.Context) (*pulsemq.Client, error) {
+	return pulsemq.Connect(ctx, b.broker.Address, pulsemq.ClientName("groups"))
+}
+
+func (b *bench) print(format string, args ...any) { fmt.Fprintf(b.out, format+"\n", args...) }
