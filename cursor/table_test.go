@@ -177,7 +177,7 @@ func TestWalk(t *testing.T) {
 		table.Apply(1, &Entry{Kind: kind, Group: fmt.Sprintf(format, i), Epoch: 1, Offset: int64(i)}, false)
 	}
 	for ; stay < 5_000; stay++ {
-		set("stays-%d", stay, Commit)
+		set("stays-%d", stay, Seek)
 	}
 	for walk := range 20 {
 		met := map[string]int{}
@@ -190,7 +190,7 @@ func TestWalk(t *testing.T) {
 			})
 			for range r.IntN(200) {
 				if r.IntN(2) == 0 {
-					set("comes-%d", come, Commit)
+					set("comes-%d", come, Seek)
 					there = append(there, come)
 					come++
 				} else if len(there) > 0 {

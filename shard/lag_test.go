@@ -43,6 +43,7 @@ func TestGroupLag(t *testing.T) {
 		n.one(n.produceRequest(topic.Partitions[partition].ID, batchSpec{records: 10, value: 5, producer: -1}))
 	}
 	commit := func(partition int, offset int64) {
+		n.own(topic.Partitions[partition].ID, "g", 1)
 		n.mustCursor(topic.Partitions[partition].ID, mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: 1, Offset: offset})
 	}
 	advance := func(d time.Duration) {
@@ -102,7 +103,7 @@ func lagOfManyGroups(t *testing.T, partitions, groups, each int) { // each group
 	for g := range groups {
 		for k := range each {
 			table := &m.partitions[topic.Partitions[(g+k)%partitions].ID].cursors.table
-			table.Apply(1, &cursor.Entry{Kind: cursor.Commit, Group: fmt.Sprintf("g-%05d", g), Epoch: 1, Offset: 0}, false)
+			table.Apply(1, &cursor.Entry{Kind: cursor.Seek, Group: fmt.Sprintf("g-%05d", g), Epoch: 1, Offset: 0}, false)
 		}
 	}
 	looked := func() (entries int) { // by this pass
