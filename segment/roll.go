@@ -136,13 +136,12 @@ func (s *Store) segmentUnused(g *segment) {
 	g.removed = true
 	g.index = nil
 	s.trails.forget(g)
-	stem := g.stem()
-	s.submitSmall(&fileRemove{store: s, names: []string{g.statePath(), stem + IndexExtension, g.path}, dir: g.dir()})
+	s.submitSmall(g.newRemove())
 }
 
 // removeSegmentNow is removeSegment at start-up.
 func (s *Store) removeSegmentNow(g *segment) error {
-	r := fileRemove{store: s, names: []string{g.statePath(), g.stem() + IndexExtension, g.path}, dir: g.dir()}
+	r := g.newRemove()
 	r.Run()
 	return r.err
 }
@@ -151,8 +150,16 @@ func (s *Store) removeSegmentNow(g *segment) error {
 type fileRemove struct {
 	store *Store
 	names []string
+	files [3]string // what names lists, of a segment
 	dir   string
 	err   error
+}
+
+// newRemove makes the job that removes a segment's files.
+func (g *segment) newRemove() *fileRemove {
+	j := &fileRemove{store: g.log.store, dir: g.dir(), files: [3]string{g.statePath(), g.stem() + IndexExtension, g.path}}
+	j.names = j.files[:]
+	return j
 }
 
 // Run unlinks; a missing file is no failure.
