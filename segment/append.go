@@ -331,7 +331,8 @@ func (s *Store) chunkClose(c *chunk) {
 func (s *Store) chunkFree(c *chunk) {
 	s.cache.remove(c)
 	c.slab.Release()
-	c.slab, c.log, c.segment, c.snapshot = nil, nil, nil, nil
+	s.dropSnapshot(c)
+	c.slab, c.log, c.segment = nil, nil, nil
 	s.chunkPool = append(s.chunkPool, c)
 }
 

@@ -58,7 +58,7 @@ type chunk struct {
 	segment  *segment
 	position int64 // of the write mark in the segment's file; -1 before it is issued
 
-	snapshot []byte // derived state at the chunk's end, to become a .state file
+	snapshot *stateJob // derived state at the chunk's end, to become a .state file
 	points   []chunkPoint
 
 	older, newer *chunk // the store's list of closed chunks in memory, by age

@@ -117,7 +117,7 @@ func (l *Log) cutChunks(next core.Index) {
 		if c.lastIndex >= next {
 			c.cut(next)
 		}
-		c.snapshot = nil
+		s.dropSnapshot(c)
 		c.segment, c.position = nil, -1
 		// Nothing is added to a chunk that was cut: its memory may lie in a write in flight no
 		// more, but what follows belongs to another generation.

@@ -26,6 +26,9 @@ type files struct {
 	most           int      // the bound: at most Options.OpenFiles
 	warnedAt       int64    // monotonic, when the log was last told that descriptors have run out
 	oldest, newest *segment // open files without a user, by last use
+
+	ops     []*fileOp    // ended, to be used again
+	waiting []fileWaiter // a list without waiters, to be used again; nil while there is none
 }
 
 // fileOp opens or closes a file.
@@ -43,40 +46,66 @@ func (k *files) acquire(g *segment, w fileWaiter) bool {
 		k.unlist(g)
 		return true
 	}
+	if g.waiters == nil {
+		g.waiters, k.waiting = k.waiting, nil
+	}
 	g.waiters = append(g.waiters, w)
 	if g.opening {
 		return false
 	}
-	o := &fileOp{files: k, segment: g}
-	o.op = core.DiskOp{Kind: core.DiskOpen, Path: g.path, Owner: o}
+	o := k.newOp(g)
+	o.op.Kind, o.op.Path = core.DiskOpen, g.path
 	g.opening = true
 	if !k.store.ports.Disk.Submit(&o.op) {
+		k.opFree(o)
 		g.opening = false
 		k.ready(g, ErrStoreBusy)
 	}
 	return false
 }
 
+// newOp takes an operation on a segment's file.
+func (k *files) newOp(g *segment) *fileOp {
+	var o *fileOp
+	if n := len(k.ops); n > 0 {
+		o, k.ops = k.ops[n-1], k.ops[:n-1]
+	} else {
+		o = &fileOp{files: k}
+	}
+	o.segment = g
+	o.op = core.DiskOp{Owner: o}
+	return o
+}
+
+// opFree gives back an operation that has ended. There are as many as the disk ever had
+// at a time, which is bounded.
+func (k *files) opFree(o *fileOp) {
+	o.segment, o.op = nil, core.DiskOp{}
+	k.ops = append(k.ops, o)
+}
+
 // Complete takes the ended open or close.
 func (o *fileOp) Complete(op *core.DiskOp) {
-	if op.Kind == core.DiskClose {
+	k, g := o.files, o.segment
+	kind, file, err := op.Kind, op.File, op.Err
+	k.opFree(o)
+	if kind == core.DiskClose {
 		return // the descriptor is gone either way
 	}
-	g := o.segment
 	g.opening = false
-	if op.Err != nil {
-		err := fmt.Errorf("open %s: %w", g.path, op.Err)
+	if err != nil {
+		err = fmt.Errorf("open %s: %w", g.path, err)
 		if errors.Is(err, core.ErrDiskFiles) {
-			o.files.press()
+			k.press()
 			err = fmt.Errorf("%w: %w", ErrStoreBusy, err)
 		}
-		o.files.ready(g, err)
+		k.ready(g, err)
 		return
 	}
-	g.file = op.File
-	o.files.opened()
-	o.files.ready(g, nil)
-	o.files.bound()
+	g.file = file
+	k.opened()
+	k.ready(g, nil)
+	k.bound()
 }
 
 // opened counts a file.
@@ -104,6 +133,8 @@ func (k *files) ready(g *segment, err error) {
 	for _, w := range waiters {
 		w.fileReady(g, err)
 	}
+	clear(waiters)
+	k.waiting = waiters[:0]
 	if g.users == 0 && g.file != 0 {
 		k.list(g)
 	}
@@ -175,9 +206,10 @@ func (k *files) bound() {
 // close gives up a file without a user; false when the disk takes no operation.
 func (k *files) close(g *segment) bool {
 	core.Assert(g.users == 0 && g.file != 0, "only idle open files are closed")
-	o := &fileOp{files: k, segment: g}
-	o.op = core.DiskOp{Kind: core.DiskClose, File: g.file, Owner: o}
+	o := k.newOp(g)
+	o.op.Kind, o.op.File = core.DiskClose, g.file
 	if !k.store.ports.Disk.Submit(&o.op) {
+		k.opFree(o)
 		k.list(g)
 		return false
 	}

@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"math"
+	"slices"
 	"sort"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -48,6 +49,23 @@ type Index struct {
 	lastEntry int64 // position of the last entry
 }
 
+const (
+	// indexEntriesLeast is the room that an index begins with.
+	indexEntriesLeast = 16
+	// indexEntriesSteep is up to where its room becomes four times as large each time
+	// that it is full, and behind that twice: partitions that fill up evenly grow at
+	// the same time, and append would have each of them grow for every few requests.
+	indexEntriesSteep = 1024
+)
+
+// indexGrowth is how many entries more than n there is to be room for.
+func indexGrowth(n int) int {
+	if n < indexEntriesSteep {
+		return max(3*n, indexEntriesLeast)
+	}
+	return n
+}
+
 // NewIndex makes the empty index of a new segment.
 func NewIndex(base core.Offset, index core.Index) *Index {
 	x := &Index{}
@@ -73,6 +91,9 @@ func (x *Index) Add(h *FrameHeader, position int64, maxTimestamp int64) {
 		return
 	}
 	if len(x.Entries) == 0 || x.End-x.lastEntry >= core.IndexIntervalBytes {
+		if n := len(x.Entries); n == cap(x.Entries) {
+			x.Entries = slices.Grow(x.Entries, indexGrowth(n))
+		}
 		x.Entries = append(x.Entries, IndexEntry{
 			Offset: h.BaseOffset, Index: h.Index, Position: position, MaxTimestamp: x.MaxTimestamp, Term: h.Term,
 		})

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
+	"strings"
 
 	"github.com/pulsemq/pulsemq/core"
 )
@@ -34,7 +36,8 @@ var ErrIndexFile = errors.New("index file: damaged")
 // header of the segment's own file.
 func AppendIndexFile(b []byte, segment *FileHeader, x *Index) []byte {
 	start := len(b)
-	b = append(b, make([]byte, FileHeaderBytes)...)
+	b = slices.Grow(b, FileHeaderBytes+indexHeadBytes+len(x.Entries)*indexEntryBytes+4)[:start+FileHeaderBytes]
+	clear(b[start:])
 	h := *segment
 	h.Kind = FileIndex
 	h.Put(b[start:])
@@ -177,8 +180,13 @@ func OpenIndex(files core.FS, stem string, segment *FileHeader, sealed SealedPoi
 // SaveIndex replaces a segment's index file. It is synced before it gets its name,
 // so that a power cut leaves the old one or the new one; its name is not.
 func SaveIndex(files core.FS, path string, segment *FileHeader, x *Index) error {
-	if err := writeFile(files, path+newSuffix, AppendIndexFile(nil, segment, x), true); err != nil {
+	return saveIndex(files, path+newSuffix, AppendIndexFile(nil, segment, x))
+}
+
+// saveIndex writes an index file under its fresh name first.
+func saveIndex(files core.FS, fresh string, b []byte) error {
+	if err := writeFile(files, fresh, b, true); err != nil {
 		return err
 	}
-	return files.Rename(path+newSuffix, path)
+	return files.Rename(fresh, strings.TrimSuffix(fresh, newSuffix))
 }

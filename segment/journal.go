@@ -122,9 +122,14 @@ func (j *journal) frameBytesMax() int {
 // checkpoints, log starts, cursors and votes always find room.
 func (j *journal) reserveBytes() int64 { return j.current.bytes / 4 &^ (core.DiskAlignment - 1) }
 
-// flush issues as many groups as the rules allow.
+// flush goes on with what the turn has brought.
 func (j *journal) flush() {
 	j.recycleStep()
+	j.issueDue()
+}
+
+// issueDue issues as many groups as the rules allow.
+func (j *journal) issueDue() {
 	if j.opening > 0 {
 		return
 	}
@@ -476,6 +481,8 @@ func (g *journalGroup) ended() {
 	core.Assert(g.sequence > j.written, "groups end in order")
 	j.written = g.sequence
 	if g.sync {
+		j.synced = max(j.synced, g.sequence)
+		j.issueDue() // what has gathered meanwhile is on its way while the acks of this group are made
 		j.syncedTo(g.sequence)
 	}
 	for i := range g.parts {

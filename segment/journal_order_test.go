@@ -71,6 +71,31 @@ func TestNothingIsIssuedBesideASync(t *testing.T) {
 	r.until("the writes", func() bool { return o.log.WrittenOffset() == o.log.EndOffset() })
 }
 
+// The disk does not wait while the acks of a group are made: what has gathered behind
+// it is issued first. That stays after it in the journal, and says that it is synced.
+func TestNextGroupIsIssuedBeforeTheAcks(t *testing.T) {
+	r, owners := batchRig(t, 16)
+	o, j := owners[0], r.store.journal
+	r.fs.Inject(&mem.Fault{Kind: core.DiskSync, Path: "*.jnl", Action: mem.FaultDelay, Delay: 5})
+	o.appendAt(core.DurabilitySync, 1, 10)
+	r.turn()
+	first, end := j.sequence, o.log.EndOffset()
+	o.appendAt(core.DurabilitySync, 1, 10)
+	heard := false
+	o.hear = func() {
+		if heard || o.log.DurableOffset() < end {
+			return
+		}
+		if heard = true; j.sequence != first+1 || j.inFlight != 1 || j.synced != first {
+			t.Errorf("group %d is durable, %d is the last one issued, %d in flight, up to %d synced", first, j.sequence, j.inFlight, j.synced)
+		}
+	}
+	r.until("the acks", func() bool { return o.log.DurableOffset() == o.log.EndOffset() })
+	if !heard {
+		t.Error("the first ack was not heard of alone")
+	}
+}
+
 // The journal goes on in the next file only when the one before is synced: else a
 // group there would be acked as durable, and those before it, which it follows,
 // would be lost in a power cut.

@@ -123,14 +123,12 @@ type Log struct {
 	unsyncedSince int64 // monotonic; 0 none
 	usedAt        int64 // monotonic, of the last append or read
 
-	stateIndex      core.Index // of the newest .state written, or on its way
-	stateBytes      int64      // of frames appended since
-	stateBusy       bool
-	stopState       bool // a state was taken for the stop
-	stateTerm       core.Term
-	stateGeneration core.Generation
-	stateRetryAt    int64
-	stateFailing    bool // the last write of one failed, and was told
+	stateIndex   core.Index // of the newest .state written, or on its way
+	stateBytes   int64      // of frames appended since
+	stateBusy    bool
+	stopState    bool // a state was taken for the stop
+	stateRetryAt int64
+	stateFailing bool // the last write of one failed, and was told
 
 	retainAt       int64       // monotonic, of the next look for old segments
 	verifiedAt     int64       // wall clock: what was sealed then has been read again since; 0 unknown

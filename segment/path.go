@@ -37,7 +37,27 @@ func PartitionDir(topic core.TopicID, number core.PartitionNumber) string {
 
 // SegmentName is the stem of a segment's files.
 func SegmentName(base core.Offset, segment core.SegmentNumber) string {
-	return fmt.Sprintf("%020d-%010d", base, segment)
+	var room [20 + 1 + 10]byte
+	return string(appendSegmentName(room[:0], base, segment))
+}
+
+func appendSegmentName(b []byte, base core.Offset, segment core.SegmentNumber) []byte {
+	b = appendDigits(b, uint64(base), 20)
+	b = append(b, '-')
+	return appendDigits(b, uint64(segment), 10)
+}
+
+// appendDigits appends a number with zeros before it.
+func appendDigits(b []byte, n uint64, width int) []byte {
+	start := len(b)
+	for range width {
+		b = append(b, '0')
+	}
+	for i := len(b) - 1; n > 0 && i >= start; i-- {
+		b[i] = byte('0' + n%10)
+		n /= 10
+	}
+	return b
 }
 
 // Extensions of a segment's files.

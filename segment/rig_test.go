@@ -265,6 +265,7 @@ type rigOwner struct {
 	history []rigBatch // what was appended and not rolled back, and what was replayed
 
 	advanced int
+	hear     func() // of each advance; nil: nobody listens
 	rolled   []core.Offset
 	rollErr  error
 	restored bool
@@ -279,6 +280,9 @@ type rigBatch struct {
 
 func (o *rigOwner) Advanced(l *Log) {
 	o.advanced++
+	if o.hear != nil {
+		o.hear()
+	}
 	t := o.rig.t
 	if l.durable > l.written || l.written > l.end || l.durable > l.end {
 		t.Fatalf("durable %d, written %d, end %d are out of order", l.durable, l.written, l.end)

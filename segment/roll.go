@@ -1,10 +1,9 @@
 package segment
 
 import (
-	"context"
 	"errors"
 	"io/fs"
-	"log/slog"
+	"strings"
 
 	"github.com/pulsemq/pulsemq/core"
 )
@@ -17,29 +16,61 @@ func (s *Store) segmentEnded(l *Log, g *segment) {
 	l.rollWanted = false
 	g.ended, g.indexUsed = true, s.mono
 	l.stateBytes = max(l.stateBytes, s.options.StateBytes) // a state stands at each roll
-	s.submitSmall(&segmentSave{store: s, segment: g, header: g.header, stem: g.stem(), end: g.position, index: g.index, whole: g.indexFrom <= FileHeaderBytes && g.index != nil && !g.indexPieced})
+	j := s.newSave()
+	j.header, j.path, j.end = g.header, g.path, g.position
+	if g.indexFrom <= FileHeaderBytes && g.index != nil && !g.indexPieced {
+		j.index, j.indexFresh = g.index, g.stem()+IndexExtension+newSuffix
+	}
+	s.submitSmall(j)
 	g.allocated = g.position
 }
 
 // segmentSave is the job that settles the files of an ended segment.
 type segmentSave struct {
-	store   *Store
-	segment *segment
-	header  FileHeader
-	stem    string
-	end     int64
-	index   *Index // not changed any more
-	whole   bool
-	err     error
+	store      *Store
+	header     FileHeader
+	path       string
+	end        int64
+	index      *Index // not changed any more; nil: not all of it is known
+	indexFresh string // the name under which its file is written first
+	room       []byte // of that file, kept for the next one
+	err        error
+}
+
+const (
+	// savesSpareMax bounds the jobs that are kept to be used again.
+	savesSpareMax = 16
+	// saveSpareBytesMax is how much memory a job that is kept may hold: the index of 1 GiB
+	// in batches of 256 KiB takes 150 KB.
+	saveSpareBytesMax = 256 << 10
+)
+
+func (s *Store) newSave() *segmentSave {
+	n := len(s.savePool)
+	if n == 0 {
+		return &segmentSave{store: s}
+	}
+	j := s.savePool[n-1]
+	s.savePool[n-1] = nil
+	s.savePool = s.savePool[:n-1]
+	return j
+}
+
+func (s *Store) saveFree(j *segmentSave) {
+	if len(s.savePool) < savesSpareMax && cap(j.room) <= saveSpareBytesMax {
+		*j = segmentSave{store: s, room: j.room[:0]}
+		s.savePool = append(s.savePool, j)
+	}
 }
 
 // Run does the work on a worker. A failure costs room or a rebuild, nothing else.
 func (j *segmentSave) Run() {
 	files := j.store.ports.FS
-	if j.whole {
-		j.err = SaveIndex(files, j.stem+IndexExtension, &j.header, j.index)
+	if j.index != nil {
+		j.room = AppendIndexFile(j.room[:0], &j.header, j.index)
+		j.err = saveIndex(files, j.indexFresh, j.room)
 	}
-	f, err := files.Open(j.stem + LogExtension)
+	f, err := files.Open(j.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return // it was removed meanwhile
 	}
@@ -56,8 +87,9 @@ func (j *segmentSave) Run() {
 // Done logs what went wrong.
 func (j *segmentSave) Done() {
 	if j.err != nil {
-		j.store.log.Warn("the files of an ended segment could not be settled", "segment", j.stem, "error", j.err)
+		j.store.log.Warn("the files of an ended segment could not be settled", "segment", strings.TrimSuffix(j.path, LogExtension), "error", j.err)
 	}
+	j.store.saveFree(j)
 }
 
 // submitSmall hands a job to the workers, or keeps it for a later Tick. None may be
@@ -83,74 +115,6 @@ func (s *Store) submitJobs() {
 	}
 }
 
-// takeSnapshot asks the owner for its state at the log's end. It becomes a .state
-// file once the segment holds that point durably.
-func (s *Store) takeSnapshot(l *Log) {
-	c := l.chunks.last()
-	if c == nil || l.stateBusy || l.state != logServing || l.opening != 0 || l.openNeeded || c.state == chunkSealed && c.segment != l.active() {
-		return
-	}
-	if c.state == chunkOpen {
-		s.chunkClose(c)
-	}
-	c.snapshot = l.owner.Snapshot(nil)
-	if c.snapshot == nil {
-		c.snapshot = []byte{}
-	}
-	l.stateBusy = true
-	l.stateBytes = 0
-	l.stateTerm, l.stateGeneration = l.term, l.generation
-	if c.state == chunkSealed {
-		s.writeState(l, c)
-		return
-	}
-	s.requestFlush(l, c.lastIndex)
-}
-
-// sealedMoved goes on with what waited for frames to be durable in the segment.
-func (s *Store) sealedMoved(l *Log) {
-	for i := l.issued - 1; i >= 0; i-- {
-		if c := l.chunks.at(i); c.snapshot != nil && c.state == chunkSealed {
-			s.writeState(l, c)
-			break
-		}
-	}
-}
-
-// writeState has a worker make a snapshot durable.
-func (s *Store) writeState(l *Log, c *chunk) {
-	w := &StateWrite{Files: s.ports.FS, Dir: l.id.dir(), Segment: c.segment.header, State: State{
-		Index: c.lastIndex, Term: l.stateTerm, Generation: l.stateGeneration, Segment: c.segment.header.Segment,
-		Position: c.position + int64(c.bytes()), NextOffset: c.next, LogStart: min(l.startAt(c.lastIndex), c.next), Epochs: l.epochs.Clone(), Owner: c.snapshot,
-	}}
-	c.snapshot = nil
-	w.State.Epochs.Truncate(c.lastIndex + 1)
-	g := c.segment
-	w.Ended = func(w *StateWrite) {
-		l.stateBusy = false
-		if l.state == logDropped {
-			return
-		}
-		if w.Err != nil {
-			level := slog.LevelWarn
-			if l.stateFailing {
-				level = slog.LevelDebug // told already: on a full disk it is tried every second
-			}
-			l.stateFailing = true
-			s.log.Log(context.Background(), level, "a state file could not be written; it is tried again", "log", l.id.String(), "error", w.Err)
-			l.stateBytes = s.options.StateBytes
-			l.stateRetryAt = s.mono + writerRetryNanos
-			return
-		}
-		s.stats.StatesWritten++
-		l.stateFailing = false
-		l.stateIndex = w.State.Index
-		g.statePoint, g.stateVerified = w.State.Index, true
-		l.forgetBlemish(w.Path())
-	}
-	s.submitSmall(w)
-}
-
 // removeFile unlinks a file that nothing uses any more.
 func (s *Store) removeFile(name string) { s.submitSmall(&fileRemove{store: s, names: []string{name}}) }
 
@@ -173,12 +137,12 @@ func (s *Store) segmentUnused(g *segment) {
 	g.index = nil
 	s.trails.forget(g)
 	stem := g.stem()
-	s.submitSmall(&fileRemove{store: s, names: []string{stem + StateExtension, stem + IndexExtension, stem + LogExtension}, dir: g.log.id.dir()})
+	s.submitSmall(&fileRemove{store: s, names: []string{g.statePath(), stem + IndexExtension, g.path}, dir: g.dir()})
 }
 
 // removeSegmentNow is removeSegment at start-up.
 func (s *Store) removeSegmentNow(g *segment) error {
-	r := fileRemove{store: s, names: []string{g.stem() + StateExtension, g.stem() + IndexExtension, g.stem() + LogExtension}, dir: g.log.id.dir()}
+	r := fileRemove{store: s, names: []string{g.statePath(), g.stem() + IndexExtension, g.path}, dir: g.dir()}
 	r.Run()
 	return r.err
 }

@@ -46,6 +46,8 @@ type Scrub struct {
 	// IndexErr and StateErr say what is wrong with the index and the state beside the
 	// segment; that there is none is not wrong.
 	IndexErr, StateErr error
+
+	scanner Scanner // kept with its window for the next stretch
 }
 
 // Run reads the stretch.
@@ -87,7 +89,7 @@ func (j *Scrub) readFrames() {
 	}
 	defer f.Close()
 	size, err := f.Size()
-	var s Scanner
+	s := &j.scanner
 	if err == nil {
 		err = s.Open(f, min(size, alignUp(j.End.Position)), &j.Header)
 	}
@@ -107,7 +109,7 @@ func (j *Scrub) readFrames() {
 	}
 	from := j.Next
 	s.Past = j.End.Index + 1
-	if !j.walk(f, &s) || len(j.Holes) == 0 {
+	if !j.walk(f, s) || len(j.Holes) == 0 {
 		return
 	}
 	// What a bad frame header costs ends at the next write mark, or sooner where the

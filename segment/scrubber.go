@@ -41,6 +41,7 @@ type scrubber struct {
 	forAsk  bool        // current belongs to ask, else to pass
 	running bool
 	budget  ScrubBudget
+	job     Scrub // of the stretch that runs; what it has of memory lasts for a pass
 
 	savedAt  int64 // monotonic
 	saveBusy bool
@@ -120,6 +121,9 @@ func (s *Store) scrubTick() {
 		s.scrubRelease() // its removal waits for this reader
 	}
 	if c.current == nil && len(c.asked) == 0 && c.passBegan == 0 && !s.scrubBegin() {
+		if c.job.Ended != nil {
+			c.job = Scrub{}
+		}
 		return
 	}
 	c.budget.BytesPerSecond, c.budget.StretchBytes = s.options.ScrubBytesPerSecond, scrubStretchBytes
@@ -229,14 +233,19 @@ func (s *Store) scrubbed(l *Log, at *scrubCursor) {
 func (s *Store) scrubStretch() {
 	c := &s.scrubber
 	g := c.current
-	var anchors []int64
+	j := &c.job
+	*j = Scrub{Files: s.ports.FS, Path: g.path, Header: g.header, From: c.from, End: c.end,
+		Indexed: g != g.log.active(), Anchors: j.Anchors[:0], BytesMax: scrubStretchBytes, Ended: j.Ended, scanner: j.scanner}
+	if j.Ended == nil {
+		j.Ended = s.scrubEnded
+	}
 	if g == g.log.active() && g.index != nil {
+		j.Anchors = slices.Grow(j.Anchors, len(g.index.Entries))
 		for i := range g.index.Entries {
-			anchors = append(anchors, g.index.Entries[i].Position)
+			j.Anchors = append(j.Anchors, g.index.Entries[i].Position)
 		}
 	}
-	c.running = s.ports.Workers.Submit(&Scrub{Files: s.ports.FS, Path: g.path, Header: g.header, From: c.from, End: c.end,
-		Indexed: g != g.log.active(), Anchors: anchors, BytesMax: scrubStretchBytes, Ended: s.scrubEnded})
+	c.running = s.ports.Workers.Submit(j)
 }
 
 // scrubRelease lets go of the current segment.

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"path"
+	"strings"
 
 	"github.com/pulsemq/pulsemq/core"
 )
@@ -31,6 +32,7 @@ type segment struct {
 	maxTimestamp int64
 	maxKnown     bool
 
+	stateName     string     // what StateFresh makes, once a state was written
 	statePoint    core.Index // of its .state file; 0 none
 	stateVerified bool       // written and read back by this process, or found valid
 	ended         bool       // nothing is written to it any more
@@ -49,8 +51,18 @@ type segment struct {
 	listed  bool
 }
 
-func (g *segment) stem() string {
-	return path.Join(g.log.id.dir(), SegmentName(g.header.BaseOffset, g.header.Segment))
+// stem is the path of the segment's files without their extensions.
+func (g *segment) stem() string { return strings.TrimSuffix(g.path, LogExtension) }
+
+// dir is the partition's folder.
+func (g *segment) dir() string { return path.Dir(g.path) }
+
+// stateFresh is the name under which its state file is written; each has many, in turn.
+func (g *segment) stateFresh() string {
+	if g.stateName == "" {
+		g.stateName = StateFresh(g.stem())
+	}
+	return g.stateName
 }
 
 func (g *segment) empty() bool { return g.position <= FileHeaderBytes }
@@ -77,10 +89,26 @@ func (l *Log) newSegment(number core.SegmentNumber, base core.Offset, index core
 		Kind: FileSegment, Incarnation: l.store.folder.Incarnation, Topic: l.id.Topic, Partition: l.id.Partition,
 		Number: l.id.Number, Segment: number, BaseOffset: base, BaseIndex: index, Salt: salt,
 	}}
-	g.path = g.stem() + LogExtension
+	g.path = l.segmentPath(base, number)
 	g.position, g.lastIndex, g.next = FileHeaderBytes, index-1, base
 	g.createdAt = l.store.wall
 	return g
+}
+
+// statePath is the path of its state file.
+func (g *segment) statePath() string { return strings.TrimSuffix(g.stateFresh(), newSuffix) }
+
+// segmentPath is the path of a segment's file.
+func (l *Log) segmentPath(base core.Offset, number core.SegmentNumber) string {
+	dir := ""
+	if g := l.active(); g != nil {
+		dir = g.dir()
+	} else {
+		dir = l.id.dir()
+	}
+	var room [128]byte
+	b := append(append(room[:0], dir...), '/')
+	return string(append(appendSegmentName(b, base, number), LogExtension...))
 }
 
 // active is the segment that is written to, or nil.

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"path"
 	"testing"
 
 	"github.com/pulsemq/pulsemq/segment/disk/posix"
@@ -21,7 +22,7 @@ func BenchmarkStateWrite(b *testing.B) {
 		b.Fatal(err)
 	}
 	h := testHeader(4, 100, 50)
-	w := &StateWrite{Files: files, Dir: testDir, Segment: h, State: testState(h, 0), Ended: func(*StateWrite) {}}
+	w := &StateWrite{Files: files, Fresh: StateFresh(path.Join(testDir, SegmentName(h.BaseOffset, h.Segment))), Segment: h, State: testState(h, 0)}
 	b.ReportAllocs()
 	for b.Loop() {
 		w.Run()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"path"
+	"slices"
 	"sort"
 	"strings"
 
@@ -62,7 +63,8 @@ func AppendStateFile(b []byte, segment *FileHeader, s *State) []byte {
 	core.Assert(segment.Segment == s.Segment, "a state lies in the segment it names")
 	core.Assert(len(s.Owner) <= core.StateOwnerBytesMax, "the owner's state is bounded")
 	start := len(b)
-	b = append(b, make([]byte, FileHeaderBytes)...)
+	b = slices.Grow(b, stateFileBytes(s))[:start+FileHeaderBytes]
+	clear(b[start:])
 	h := *segment
 	h.Kind = FileState
 	h.Put(b[start:])
@@ -121,44 +123,50 @@ func ParseStateFile(b []byte) (FileHeader, *State, error) {
 // then may what it replaces, in the journal or in segments, be removed.
 type StateWrite struct {
 	Files   core.FS
-	Dir     string     // the partition's folder
+	Fresh   string     // what StateFresh makes: under this name it is written first
 	Segment FileHeader // of the segment in which the state's point lies
 	State   State      // Owner and Epochs are copies
-	// Ended is called on the shard with the outcome in Err.
-	Ended func(*StateWrite)
 
-	Err error
+	Err error // the outcome
+
+	room []byte // of the file, and behind it of what comes back; kept for the next one
 }
+
+// StateFresh is the name under which the state file of a segment is written: the
+// segment's path without its extension, and what says that it is not complete.
+func StateFresh(stem string) string { return stem + StateExtension + newSuffix }
 
 // Path is the file that the job writes.
-func (w *StateWrite) Path() string {
-	return path.Join(w.Dir, SegmentName(w.Segment.BaseOffset, w.Segment.Segment)+StateExtension)
-}
+func (w *StateWrite) Path() string { return strings.TrimSuffix(w.Fresh, newSuffix) }
 
 // Run writes the file. The old one stays whole until the new one is proved.
 func (w *StateWrite) Run() {
-	b := AppendStateFile(nil, &w.Segment, &w.State)
-	name := w.Path()
-	fresh := name + newSuffix
+	size := stateFileBytes(&w.State)
+	w.room = AppendStateFile(slices.Grow(w.room[:0], 2*size), &w.Segment, &w.State)
+	b, room := w.room, w.room[size:2*size]
+	name, fresh := w.Path(), w.Fresh
 	// The proof is read from the fresh name, before it replaces anything.
-	if w.Err = writeProved(w.Files, fresh, b); w.Err != nil {
+	if w.Err = writeProved(w.Files, fresh, b, room); w.Err != nil {
 		w.Err = errors.Join(w.Err, removeIfThere(w.Files, fresh))
 		return
 	}
 	if w.Err = w.Files.Rename(fresh, name); w.Err == nil {
-		w.Err = w.Files.SyncDir(w.Dir)
+		w.Err = w.Files.SyncDir(path.Dir(name))
 	}
 }
 
-// Done hands the outcome to the owner.
-func (w *StateWrite) Done() { w.Ended(w) }
+// stateFileBytes is how long the file of a state is.
+func stateFileBytes(s *State) int {
+	return FileHeaderBytes + stateHeadBytes + 4 + len(s.Epochs.Starts)*epochStartBytes + 4 + len(s.Owner) + 4
+}
 
-// writeProved writes and syncs a file and compares what comes back.
-func writeProved(files core.FS, name string, b []byte) error {
+// writeProved writes and syncs a file and compares what comes back. room is as long as
+// the file.
+func writeProved(files core.FS, name string, b, room []byte) error {
 	if err := writeFile(files, name, b, true); err != nil {
 		return err
 	}
-	got, err := readFile(files, name, int64(len(b)))
+	got, err := readInto(files, name, room)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrStateReadBack, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"path"
 	"reflect"
 	"testing"
 
@@ -55,9 +56,8 @@ const testDir = "topics/x/3"
 
 func writeState(t *testing.T, files *folder, h FileHeader, s State) *StateWrite {
 	t.Helper()
-	w := &StateWrite{Files: files, Dir: testDir, Segment: h, State: s, Ended: func(*StateWrite) {}}
+	w := &StateWrite{Files: files, Fresh: StateFresh(path.Join(testDir, SegmentName(h.BaseOffset, h.Segment))), Segment: h, State: s}
 	w.Run()
-	w.Done()
 	return w
 }
 

@@ -37,6 +37,8 @@ type Store struct {
 	chunkPool  []*chunk
 	writerPool []*writer
 	readPool   []*diskRead
+	statePool  []*stateJob
+	savePool   []*segmentSave
 	slotSeed   uint64
 
 	reads                int // disk reads in flight

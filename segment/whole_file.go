@@ -24,7 +24,27 @@ func readFile(files core.FS, path string, bytesMax int64) ([]byte, error) {
 	if size > bytesMax {
 		return nil, fmt.Errorf("%s: %d bytes, at most %d are expected", path, size, bytesMax)
 	}
-	b := make([]byte, size)
+	return readWhole(f, path, make([]byte, size))
+}
+
+// readInto reads a whole file of at most len(room) bytes into room.
+func readInto(files core.FS, path string, room []byte) ([]byte, error) {
+	f, err := files.OpenRead(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	if size > int64(len(room)) {
+		return nil, fmt.Errorf("%s: %d bytes, at most %d are expected", path, size, len(room))
+	}
+	return readWhole(f, path, room[:size])
+}
+
+func readWhole(f core.File, path string, b []byte) ([]byte, error) {
 	if n, err := f.ReadAt(b, 0); n < len(b) {
 		return nil, fmt.Errorf("%s: read %d of %d bytes: %w", path, n, len(b), err)
 	}

@@ -209,7 +209,7 @@ func (s *Store) headSegment(w *writer) {
 	w.add(core.DiskOp{Kind: core.DiskAllocate, File: g.file, Offset: 0, Length: g.allocated})
 	w.add(core.DiskOp{Kind: core.DiskWrite, File: g.file, Buf: w.header.Bytes[:FileHeaderBytes]})
 	w.add(core.DiskOp{Kind: core.DiskSync, File: g.file})
-	w.add(core.DiskOp{Kind: core.DiskSyncDir, Path: w.log.id.dir()})
+	w.add(core.DiskOp{Kind: core.DiskSyncDir, Path: g.dir()})
 	s.submitChain(w)
 }
 

@@ -147,7 +147,7 @@ func (s *Stepwise) Jobs() int { return len(s.pool.queue) }
 func (s *Stepwise) RunJob() bool {
 	select {
 	case j := <-s.pool.queue:
-		s.pool.run(j)
+		j.run()
 		return true
 	default:
 		return false

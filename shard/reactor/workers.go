@@ -17,9 +17,8 @@ const (
 
 // Pool is the bounded worker pool of a node.
 type Pool struct {
-	queue   chan *shardJob
+	queue   chan shardJob
 	waiting sync.WaitGroup
-	jobs    sync.Pool
 }
 
 // shardJob is a job with where it is to be handed back.
@@ -32,8 +31,7 @@ type shardJob struct {
 func NewPool(workers int) *Pool { return newPool(workers, jobsMax) }
 
 func newPool(workers, queueMax int) *Pool {
-	p := &Pool{queue: make(chan *shardJob, queueMax)}
-	p.jobs.New = func() any { return new(shardJob) }
+	p := &Pool{queue: make(chan shardJob, queueMax)}
 	for range workers {
 		p.waiting.Add(1)
 		go p.work()
@@ -44,16 +42,13 @@ func newPool(workers, queueMax int) *Pool {
 func (p *Pool) work() {
 	defer p.waiting.Done()
 	for j := range p.queue {
-		p.run(j)
+		j.run()
 	}
 }
 
-func (p *Pool) run(j *shardJob) {
-	job, workers := j.job, j.workers
-	*j = shardJob{}
-	p.jobs.Put(j)
-	job.Run()
-	workers.done(job)
+func (j shardJob) run() {
+	j.job.Run()
+	j.workers.done(j.job)
 }
 
 // Close waits for the jobs that were taken. No shard may submit any more.
@@ -83,14 +78,11 @@ func (w *Workers) Submit(job core.Job) bool {
 	if w.taken >= jobsPerShardMax {
 		return false
 	}
-	j := w.pool.jobs.Get().(*shardJob)
-	*j = shardJob{job, w}
 	select {
-	case w.pool.queue <- j:
+	case w.pool.queue <- shardJob{job, w}:
 		w.taken++
 		return true
 	default:
-		w.pool.jobs.Put(j)
 		return false
 	}
 }

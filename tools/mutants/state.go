@@ -38,7 +38,7 @@ var stateMutants = []mutant{
 		Name:  "state-folder-synced",
 		Rule:  "A state counts as written only when its folder has been synced.",
 		File:  "segment/state_file.go",
-		Find:  "	if w.Err = w.Files.Rename(fresh, name); w.Err == nil {\n\t\tw.Err = w.Files.SyncDir(w.Dir)\n\t}\n",
+		Find:  "	if w.Err = w.Files.Rename(fresh, name); w.Err == nil {\n\t\tw.Err = w.Files.SyncDir(path.Dir(name))\n\t}\n",
 		Put:   "	w.Err = w.Files.Rename(fresh, name)\n",
 		Tests: []string{"segment.TestStateWriteAtEveryCrash"},
 	},
@@ -53,7 +53,7 @@ var stateMutants = []mutant{
 	{
 		Name:  "state-waits-for-its-frames",
 		Rule:  "A state is written only when the segment holds its point durably.",
-		File:  "segment/roll.go",
+		File:  "segment/state_job.go",
 		Find:  "	s.requestFlush(l, c.lastIndex)\n}\n",
 		Put:   "	s.requestFlush(l, c.lastIndex)\n\tc.segment = l.active()\n\tif c.segment != nil {\n\t\ts.writeState(l, c)\n\t}\n}\n",
 		Tests: []string{"segment.TestStateWaitsForItsFrames"},

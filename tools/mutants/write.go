@@ -70,7 +70,7 @@ var writeMutants = []mutant{
 		Name:  "segment-folder-synced",
 		Rule:  "A segment's folder is synced before any write in it may be acked.",
 		File:  "segment/writer.go",
-		Find:  "	w.add(core.DiskOp{Kind: core.DiskSyncDir, Path: w.log.id.dir()})\n",
+		Find:  "	w.add(core.DiskOp{Kind: core.DiskSyncDir, Path: g.dir()})\n",
 		Put:   "",
 		Tests: []string{"segment.TestSegmentFolderIsSyncedBeforeAck"},
 	},

@@ -1,7 +1,6 @@
 package posix
 
 import (
-	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -19,11 +18,11 @@ var zeros = func() []byte {
 }()
 
 // writeZeros fills [offset, offset+length).
-func writeZeros(file *os.File, offset, length int64) error {
+func writeZeros(file *File, offset, length int64) error {
 	for length > 0 {
-		n, err := file.WriteAt(zeros[:min(length, int64(len(zeros)))], offset)
+		n, err := write(unix.Pwrite, file.fd, zeros[:min(length, int64(len(zeros)))], offset)
 		if err != nil {
-			return err
+			return file.failed("write", err)
 		}
 		offset += int64(n)
 		length -= int64(n)

@@ -9,6 +9,10 @@ import (
 )
 
 func open(direct bool) func(testing.TB) disktest.Disk {
+	return openChosen(direct, func(*posix.Folder) {})
+}
+
+func openChosen(direct bool, choose func(*posix.Folder)) func(testing.TB) disktest.Disk {
 	return func(t testing.TB) disktest.Disk {
 		waker, err := ring.NewWaker()
 		if err != nil {
@@ -18,6 +22,7 @@ func open(direct bool) func(testing.TB) disktest.Disk {
 		if err != nil {
 			t.Fatal(err)
 		}
+		choose(folder)
 		driver := posix.NewDriver(folder, waker, posix.DriverOptions{
 			OpsMax: disktest.OpsMax, FilesMax: disktest.FilesMax, Workers: 3,
 		})
@@ -32,5 +37,11 @@ func open(direct bool) func(testing.TB) disktest.Disk {
 	}
 }
 
-func TestConformance(t *testing.T)       { disktest.Run(t, open(false)) }
+func TestConformance(t *testing.T) { disktest.Run(t, open(false)) }
+
+// Names are resolved with os.Root where the kernel does not do it.
+func TestConformanceRooted(t *testing.T) {
+	disktest.Run(t, openChosen(false, (*posix.Folder).ResolveRooted))
+}
+
 func TestConformanceDirect(t *testing.T) { disktest.Run(t, open(true)) }

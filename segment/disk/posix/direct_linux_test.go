@@ -15,7 +15,7 @@ func TestDirectRefused(t *testing.T) {
 		t.Skip(err)
 	}
 	defer file.Close()
-	setDirect(file)
+	setDirect(&File{fd: int(file.Fd())})
 	if flags, err := unix.FcntlInt(file.Fd(), unix.F_GETFL, 0); err != nil || flags&unix.O_DIRECT != 0 {
 		t.Fatalf("flags %#x, %v", flags, err)
 	}

@@ -10,5 +10,6 @@
 //
 // A Folder is opened once per process and shared by its FS and by the drivers of
 // all shards. It holds the lock that keeps a second broker out, and resolves every
-// path below itself: neither ".." nor a symbolic link leads out of it.
+// path below itself: neither ".." nor a symbolic link leads out of it. On Linux the
+// kernel sees to that with openat2, elsewhere os.Root does.
 package posix

@@ -2,7 +2,6 @@ package posix
 
 import (
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 
@@ -48,7 +47,7 @@ type Driver struct {
 // ended is an operation on its way back, with the file that it opened.
 type ended struct {
 	op   *core.DiskOp
-	file *os.File
+	file *File
 }
 
 var _ core.DiskDriver = (*Driver)(nil)
@@ -112,7 +111,7 @@ func (d *Driver) work() {
 		failed := false
 		for op != nil {
 			next := op.Next // the owner may use op again as soon as it is in done
-			var file *os.File
+			var file *File
 			if failed {
 				op.Err = core.ErrDiskCanceled
 			} else {

@@ -46,7 +46,7 @@ func TestWriteZeros(t *testing.T) {
 	if _, err := file.WriteAt(buf, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeZeros(file.(*openFile).file, 1, size-2); err != nil {
+	if err := writeZeros(file.(*File), 1, size-2); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := file.ReadAt(buf, 0); err != nil {
@@ -75,14 +75,14 @@ func TestAttemptsAreBounded(t *testing.T) {
 		}
 		return min(len(b), core.DiskAlignment), nil
 	}
-	for name, move := range map[string]func(attempt, *os.File, []byte, int64) (int, error){"read": read, "write": write} {
+	for name, move := range map[string]func(attempt, int, []byte, int64) (int, error){"read": read, "write": write} {
 		calls = 0
-		if n, err := move(never, file, make([]byte, core.DiskAlignment), 0); err != unix.EAGAIN || n != 0 || calls != triesMax+1 {
+		if n, err := move(never, int(file.Fd()), make([]byte, core.DiskAlignment), 0); err != unix.EAGAIN || n != 0 || calls != triesMax+1 {
 			t.Errorf("%s: %d bytes, %v after %d attempts", name, n, err, calls)
 		}
 		calls = 0
 		const pages = triesMax
-		if n, err := move(slow, file, make([]byte, pages*core.DiskAlignment), 0); err != nil || n != pages*core.DiskAlignment {
+		if n, err := move(slow, int(file.Fd()), make([]byte, pages*core.DiskAlignment), 0); err != nil || n != pages*core.DiskAlignment {
 			t.Errorf("%s: %d bytes, %v of one that gets on slowly", name, n, err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // Execute runs one operation to its end, blocking, and stores N and Err in it.
 // file is the open file that op.File names. For an open or a create op.File is the
 // id that was reserved, 0 when there was none, and the new file is returned.
-func (f *Folder) Execute(op *core.DiskOp, file *os.File) *os.File {
+func (f *Folder) Execute(op *core.DiskOp, file *File) *File {
 	var err error
 	op.N = 0
 	switch op.Kind {
@@ -27,17 +27,17 @@ func (f *Folder) Execute(op *core.DiskOp, file *os.File) *os.File {
 			file, err = f.open(op.Path, flag, f.direct)
 		}
 	case core.DiskClose:
-		err = file.Close()
+		err = file.close()
 	case core.DiskRead:
-		op.N, err = read(unix.Pread, file, op.Buf, op.Offset)
+		op.N, err = read(unix.Pread, file.fd, op.Buf, op.Offset)
 	case core.DiskWrite:
-		op.N, err = write(unix.Pwrite, file, op.Buf, op.Offset)
+		op.N, err = write(unix.Pwrite, file.fd, op.Buf, op.Offset)
 	case core.DiskSync:
 		err = syncData(file)
 	case core.DiskAllocate:
 		err = allocate(file, op.Offset, op.Length)
 	case core.DiskTruncate:
-		err = file.Truncate(op.Length)
+		err = file.truncate(op.Length)
 	case core.DiskRemove:
 		err = f.remove(op.Path)
 	case core.DiskRename:
@@ -76,10 +76,10 @@ func passes(err error, tries int) bool {
 
 // read fills buf as far as the file reaches. The system may return less in the
 // middle of a file; only a return of nothing is the end.
-func read(pread attempt, file *os.File, buf []byte, offset int64) (int, error) {
+func read(pread attempt, fd int, buf []byte, offset int64) (int, error) {
 	done := 0
 	for tries := 0; done < len(buf); tries++ {
-		n, err := pread(int(file.Fd()), buf[done:], offset+int64(done))
+		n, err := pread(fd, buf[done:], offset+int64(done))
 		switch {
 		case passes(err, tries):
 			continue
@@ -98,10 +98,10 @@ func read(pread attempt, file *os.File, buf []byte, offset int64) (int, error) {
 
 // write stores all of buf. A write that was stored in part goes on behind the whole
 // pages of it, as it does with io_uring; why it was short shows then.
-func write(pwrite attempt, file *os.File, buf []byte, offset int64) (int, error) {
+func write(pwrite attempt, fd int, buf []byte, offset int64) (int, error) {
 	done, stored := 0, 0
 	for tries := 0; ; tries++ {
-		n, err := pwrite(int(file.Fd()), buf[done:], offset+int64(done))
+		n, err := pwrite(fd, buf[done:], offset+int64(done))
 		switch {
 		case passes(err, tries):
 			continue

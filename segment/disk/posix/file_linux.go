@@ -1,16 +1,12 @@
 package posix
 
-import (
-	"os"
-
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 const openFolder = unix.O_DIRECTORY
 
 // setDirect makes a file bypass the page cache, or leaves it as it is.
-func setDirect(file *os.File) {
-	fd := file.Fd()
+func setDirect(file *File) {
+	fd := uintptr(file.fd)
 	if flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0); err == nil {
 		_, _ = unix.FcntlInt(fd, unix.F_SETFL, flags|unix.O_DIRECT)
 	}
@@ -18,34 +14,27 @@ func setDirect(file *os.File) {
 
 // syncData is fdatasync: it writes the data and what is needed to find it again,
 // such as the size, but not the times.
-func syncData(file *os.File) error {
-	err := retryInterrupted(func() error { return unix.Fdatasync(int(file.Fd())) })
-	if err != nil {
-		return &os.PathError{Op: "fdatasync", Path: file.Name(), Err: err}
-	}
-	return nil
+func syncData(file *File) error {
+	return file.failed("fdatasync", retryInterrupted(func() error { return unix.Fdatasync(file.fd) }))
 }
 
 // allocate reserves a range that reads as zeros. Space beyond the file's end is
 // zeros by itself; inside the file it takes ZERO_RANGE, which not every file
 // system has.
-func allocate(file *os.File, offset, length int64) error {
-	info, err := file.Stat()
+func allocate(file *File, offset, length int64) error {
+	size, err := file.size()
 	if err != nil {
 		return err
 	}
 	mode := uint32(0)
-	if offset < info.Size() {
+	if offset < size {
 		mode = unix.FALLOC_FL_ZERO_RANGE
 	}
-	err = retryInterrupted(func() error { return unix.Fallocate(int(file.Fd()), mode, offset, length) })
+	err = retryInterrupted(func() error { return unix.Fallocate(file.fd, mode, offset, length) })
 	if err != nil && unsupported(err) {
 		return writeZeros(file, offset, length)
 	}
-	if err != nil {
-		return &os.PathError{Op: "fallocate", Path: file.Name(), Err: err}
-	}
-	return nil
+	return file.failed("fallocate", err)
 }
 
 // waitReadable waits until fd is readable or the timeout passed.
@@ -65,15 +54,15 @@ func waitReadable(fd int, timeout int64) error {
 
 // Uncache drops a range of the file from the page cache, so that the next read asks
 // the device. Pages that are not written back yet stay.
-func (f *openFile) Uncache(offset, length int64) {
-	_ = unix.Fadvise(int(f.file.Fd()), offset, length, unix.FADV_DONTNEED)
+func (f *File) Uncache(offset, length int64) {
+	_ = unix.Fadvise(f.fd, offset, length, unix.FADV_DONTNEED)
 }
 
 // NextData is where the file holds something at or behind a position; its size when
 // nothing is left but what was reserved and never written, which reads as zeros. A file
 // system that cannot tell calls everything data.
-func (f *openFile) NextData(position int64) (int64, error) {
-	next, err := unix.Seek(int(f.file.Fd()), position, unix.SEEK_DATA)
+func (f *File) NextData(position int64) (int64, error) {
+	next, err := unix.Seek(f.fd, position, unix.SEEK_DATA)
 	if err == unix.ENXIO {
 		return f.Size()
 	}

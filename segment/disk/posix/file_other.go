@@ -2,23 +2,19 @@
 
 package posix
 
-import (
-	"os"
-
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 const openFolder = unix.O_DIRECTORY
 
 // setDirect does nothing: there is no O_DIRECT here.
-func setDirect(*os.File) {}
+func setDirect(*File) {}
 
 // syncData asks the drive itself to write its cache: fsync alone does not do that
 // on macOS, and os.File.Sync knows it.
-func syncData(file *os.File) error { return file.Sync() }
+func syncData(file *File) error { return file.owner.Sync() }
 
 // allocate writes the zeros: there is no call that both reserves and zeroes.
-func allocate(file *os.File, offset, length int64) error {
+func allocate(file *File, offset, length int64) error {
 	return writeZeros(file, offset, length)
 }
 

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pulsemq/pulsemq/segment/disk/contract"
 )
 
@@ -29,8 +31,10 @@ type FolderOptions struct {
 type Folder struct {
 	dir    string
 	root   *os.Root
+	names  resolver
 	lock   *os.File // nil without FolderOptions.Lock
 	direct bool
+	spares spares
 }
 
 // OpenFolder opens a data folder and takes its lock. It wraps ErrLocked when
@@ -49,9 +53,13 @@ func OpenFolder(dir string, options FolderOptions) (*Folder, error) {
 		return nil, fmt.Errorf("open the data folder: %w", err)
 	}
 	f := &Folder{dir: dir, root: root, direct: options.Direct}
+	if f.names, err = newResolver(root); err != nil {
+		_ = root.Close()
+		return nil, fmt.Errorf("open the data folder: %w", err)
+	}
 	if options.Lock {
 		if f.lock, err = takeLock(root, dir); err != nil {
-			_ = root.Close()
+			_ = errors.Join(f.names.close(), root.Close())
 			return nil, err
 		}
 	}
@@ -67,26 +75,32 @@ func (f *Folder) Close() error {
 	if f.lock != nil {
 		err = f.lock.Close() // the lock ends with its descriptor
 	}
-	return errors.Join(err, f.root.Close())
+	return errors.Join(err, f.names.close(), f.root.Close())
 }
+
+// errIrregular reports a folder, a pipe or a device under the name of a file.
+var errIrregular = errors.New("not a regular file")
 
 // open opens a file; direct asks for I/O past the page cache, which a file system
 // may refuse: then the file works through the cache.
-func (f *Folder) open(path string, flag int, direct bool) (*os.File, error) {
+func (f *Folder) open(path string, flag int, direct bool) (*File, error) {
 	path, err := contract.FilePath(path)
 	if err != nil {
 		return nil, err
 	}
-	file, err := f.root.OpenFile(path, flag, fileMode)
+	fd, owner, err := f.names.open(path, flag)
 	if err != nil {
 		return nil, err
 	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file")}
+	file := f.spares.get()
+	file.folder, file.path, file.fd, file.owner = f, path, fd, owner
+	var stat unix.Stat_t
+	err = file.stat(&stat)
+	if err == nil && stat.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = file.failed("open", errIrregular)
 	}
 	if err != nil {
-		_ = file.Close()
+		_ = file.close()
 		return nil, err
 	}
 	if direct {
@@ -113,7 +127,7 @@ func (f *Folder) remove(path string) error {
 	if err != nil {
 		return err
 	}
-	return f.root.Remove(path)
+	return f.names.remove(path)
 }
 
 func (f *Folder) removeAll(path string) error {
@@ -132,7 +146,7 @@ func (f *Folder) rename(path, pathNew string) error {
 	if pathNew, err = contract.FilePath(pathNew); err != nil {
 		return err
 	}
-	return f.root.Rename(path, pathNew)
+	return f.names.rename(path, pathNew)
 }
 
 func (f *Folder) syncDir(path string) error {
@@ -140,13 +154,5 @@ func (f *Folder) syncDir(path string) error {
 	if err != nil {
 		return err
 	}
-	folder, err := f.root.OpenFile(path, os.O_RDONLY|openFolder, 0)
-	if err != nil {
-		return err
-	}
-	err = folder.Sync()
-	if errClose := folder.Close(); err == nil {
-		err = errClose
-	}
-	return err
+	return f.names.syncDir(path)
 }

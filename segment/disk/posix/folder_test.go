@@ -23,8 +23,14 @@ func openFolder(t *testing.T, dir string, options posix.FolderOptions) *posix.Fo
 	return folder
 }
 
-// A symbolic link in the data folder leads nowhere outside it; one inside works.
+// A symbolic link in the data folder leads nowhere outside it; one inside works. So
+// it is with every way to resolve names.
 func TestLinksDoNotLeadOut(t *testing.T) {
+	t.Run("native", func(t *testing.T) { linksDoNotLeadOut(t, func(*posix.Folder) {}) })
+	t.Run("rooted", func(t *testing.T) { linksDoNotLeadOut(t, (*posix.Folder).ResolveRooted) })
+}
+
+func linksDoNotLeadOut(t *testing.T, choose func(*posix.Folder)) {
 	outside, dir := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(outside, "secret"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
@@ -34,7 +40,9 @@ func TestLinksDoNotLeadOut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fs := openFolder(t, dir, posix.FolderOptions{}).FS()
+	folder := openFolder(t, dir, posix.FolderOptions{})
+	choose(folder)
+	fs := folder.FS()
 	for _, path := range []string{"out/secret", "file", "up/" + filepath.Base(outside) + "/secret"} {
 		if file, err := fs.Open(path); err == nil {
 			_ = file.Close()
@@ -50,6 +58,14 @@ func TestLinksDoNotLeadOut(t *testing.T) {
 	if fs.Rename("out/secret", "stolen") == nil {
 		t.Error("a file outside was moved")
 	}
+	if file, err := fs.Create("own"); err != nil {
+		t.Error(err)
+	} else if _ = file.Close(); fs.Rename("own", "out/brought") == nil {
+		t.Error("a file was moved outside")
+	}
+	if fs.SyncDir("out") == nil || fs.SyncDir("up") == nil {
+		t.Error("a folder outside was synced")
+	}
 	if _, err := fs.List("out"); err == nil {
 		t.Error("a folder outside was listed")
 	}
@@ -60,6 +76,13 @@ func TestLinksDoNotLeadOut(t *testing.T) {
 		t.Errorf("a link inside the folder: %v", err)
 	} else {
 		_ = file.Close()
+	}
+	if err := errors.Join(fs.SyncDir("in"), fs.Rename("in/a", "in/b"), fs.Remove("real/b")); err != nil {
+		t.Errorf("a link inside the folder: %v", err)
+	}
+	// What is removed is a link itself, never what it leads to.
+	if err := errors.Join(fs.Remove("file"), fs.Remove("out")); err != nil {
+		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(outside, "secret")); err != nil {
 		t.Error(err)

@@ -3,7 +3,6 @@ package posix
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -37,9 +36,9 @@ func (s FS) Create(path string) (core.File, error) {
 func (s FS) open(path string, flag int) (core.File, error) {
 	file, err := s.folder.open(path, flag, false)
 	if err != nil {
-		return nil, operating(err)
+		return nil, operating(err) // and no File, which would not be nil in the interface
 	}
-	return &openFile{file}, nil
+	return file, nil
 }
 
 // MakeDir makes a folder and its missing parents.
@@ -103,51 +102,6 @@ func (s FS) Space() (total, free int64, err error) {
 	}
 	unit := int64(stat.Bsize)
 	return int64(stat.Blocks) * unit, int64(stat.Bavail) * unit, nil
-}
-
-// openFile implements core.File.
-type openFile struct{ file *os.File }
-
-func (f *openFile) ReadAt(p []byte, offset int64) (int, error) {
-	n, err := again(p, offset, f.file.ReadAt)
-	if err == io.EOF {
-		return n, err
-	}
-	return n, operating(err)
-}
-
-func (f *openFile) WriteAt(p []byte, offset int64) (int, error) {
-	n, err := again(p, offset, f.file.WriteAt)
-	return n, operating(err)
-}
-
-// again goes on where the system asked to be called again, as the drivers do.
-// os.File goes on by itself after EINTR and after less than was asked for.
-func again(p []byte, offset int64, call func([]byte, int64) (int, error)) (int, error) {
-	done := 0
-	for tries := 0; ; tries++ {
-		n, err := call(p[done:], offset+int64(done))
-		done += n
-		if !errors.Is(err, unix.EAGAIN) || tries >= triesMax {
-			return done, err
-		}
-	}
-}
-
-func (f *openFile) Close() error              { return operating(f.file.Close()) }
-func (f *openFile) Sync() error               { return operating(syncData(f.file)) }
-func (f *openFile) Truncate(size int64) error { return operating(f.file.Truncate(size)) }
-
-func (f *openFile) Allocate(offset, length int64) error {
-	return operating(allocate(f.file, offset, length))
-}
-
-func (f *openFile) Size() (int64, error) {
-	info, err := f.file.Stat()
-	if err != nil {
-		return 0, operating(err)
-	}
-	return info.Size(), nil
 }
 
 // operating makes an error of the system one of the port's.

@@ -1,16 +1,12 @@
 package posix
 
-import (
-	"os"
-
-	"github.com/pulsemq/pulsemq/core"
-)
+import "github.com/pulsemq/pulsemq/core"
 
 // Table gives open files their FileIDs. The shard's thread changes it; workers may
 // look up the files of operations that were submitted to them, which is why it
 // never moves.
 type Table struct {
-	files []*os.File // FileID-1 -> file
+	files []*File // FileID-1 -> file
 	free  []core.FileID
 	used  int
 }
@@ -18,7 +14,7 @@ type Table struct {
 // NewTable makes a table for at most filesMax open files.
 func NewTable(filesMax int) *Table {
 	core.Assert(filesMax > 0, "a disk can open at least one file")
-	return &Table{files: make([]*os.File, filesMax)}
+	return &Table{files: make([]*File, filesMax)}
 }
 
 // Reserve takes an id for a file that is about to be opened, or 0 when the table is
@@ -38,10 +34,10 @@ func (t *Table) Reserve() core.FileID {
 }
 
 // Set stores the open file of a reserved id.
-func (t *Table) Set(id core.FileID, file *os.File) { t.files[id-1] = file }
+func (t *Table) Set(id core.FileID, file *File) { t.files[id-1] = file }
 
 // Get is the open file that id names.
-func (t *Table) Get(id core.FileID) *os.File {
+func (t *Table) Get(id core.FileID) *File {
 	core.Assert(id > 0 && int(id) <= len(t.files), "a file id comes from an open")
 	file := t.files[id-1]
 	core.Assert(file != nil, "a file is used before it is closed")
@@ -58,7 +54,7 @@ func (t *Table) Remove(id core.FileID) {
 func (t *Table) Close() {
 	for i, file := range t.files[:t.used] {
 		if file != nil {
-			_ = file.Close()
+			_ = file.close()
 			t.files[i] = nil
 		}
 	}

@@ -3,7 +3,6 @@
 package uring
 
 import (
-	"os"
 	"sync"
 	"sync/atomic"
 
@@ -29,13 +28,13 @@ type names struct {
 type namesTask struct {
 	slot int32
 	op   *core.DiskOp
-	file *os.File
+	file *posix.File
 }
 
 // namesEnded is an operation on its way back, with the file that it opened.
 type namesEnded struct {
 	slot int32
-	file *os.File
+	file *posix.File
 }
 
 func newNames(folder *posix.Folder, waker core.Waker, options Options) *names {

@@ -49,7 +49,7 @@ func (d *Driver) prepare(at int32) *submission {
 	s.state, s.split = slotRuns, false
 	s.tries++
 	entry := d.kernel.prepare()
-	fd := int32(s.file.Fd())
+	fd := int32(s.file.FD())
 	switch op := s.op; op.Kind {
 	case core.DiskRead:
 		rest := op.Buf[s.done:]

@@ -3,9 +3,8 @@
 package uring
 
 import (
-	"os"
-
 	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/segment/disk/posix"
 )
 
 // slotNone ends a list of slots.
@@ -25,9 +24,9 @@ const (
 // slot is a place for one pending operation. All are made with the driver.
 type slot struct {
 	op    *core.DiskOp
-	file  *os.File // what op.File named when it was submitted
-	next  int32    // next of its chain, or next free
-	chain int32    // its chain's place
+	file  *posix.File // what op.File named when it was submitted
+	next  int32       // next of its chain, or next free
+	chain int32       // its chain's place
 	state slotState
 	split bool  // was made a no-op because its run was submitted only in part
 	done  int   // bytes read or written so far
