@@ -67,9 +67,13 @@ type lagging struct {
 	at    core.Offset // the first that is not committed
 }
 
-// lags goes on with the pass, or begins one, and returns what the last whole one found.
+// lags goes on with the pass, or begins one, and returns what the last whole one found. A machine
+// that stops begins nothing: its disk is closed when what was under way has ended.
 func (m *Machine) lags() (groups []GroupLag, others GroupLag) {
 	pass := &m.lag
+	if m.stopping {
+		return pass.done, pass.doneOthers
+	}
 	if !pass.running {
 		pass.machine, pass.running, pass.next = m, true, 0
 		pass.byName, pass.others = make(map[string]*GroupLag), GroupLag{}
@@ -80,7 +84,11 @@ func (m *Machine) lags() (groups []GroupLag, others GroupLag) {
 }
 
 // expire goes on with a pass that was too long for its snapshot.
-func (l *lagPass) expire() { l.step(lagEntriesMax) }
+func (l *lagPass) expire() {
+	if !l.machine.stopping {
+		l.step(lagEntriesMax)
+	}
+}
 
 func (l *lagPass) step(entries int) {
 	m := l.machine
@@ -91,9 +99,7 @@ func (l *lagPass) step(entries int) {
 		}
 		entries -= 1 + l.look(m.cursorPartitions[l.next], entries)
 	}
-	if !m.stopping {
-		m.wheel.arm(&l.timer, l, m.now+lagStepNanos)
-	}
+	m.wheel.arm(&l.timer, l, m.now+lagStepNanos)
 }
 
 // dropped keeps the pass where it is when a partition is taken off the list.

@@ -83,6 +83,25 @@ func TestGroupLag(t *testing.T) {
 	}
 }
 
+// A machine that stops begins to read nothing for a page, nor for a pass that was under way.
+func TestLagOfAMachineThatStops(t *testing.T) {
+	n := newNode(t, 1)
+	id := n.create("orders", 1).Partitions[0].ID
+	n.one(n.produceRequest(id, batchSpec{records: 10, value: 5, producer: -1}))
+	n.mustCursor(id, mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: 1, Offset: 4})
+	n.clock.advance(time.Hour) // so that nothing is in memory any more
+	n.settle()
+	m := n.machines[0]
+	m.Stop()
+	n.settle()
+	m.Snapshot()
+	m.lag.machine = m
+	m.lag.expire()
+	if m.lag.running || m.lag.looks.reading != 0 || n.disks[0].pending() {
+		t.Errorf("a machine that has stopped reads for a page: %d looks", m.lag.looks.reading)
+	}
+}
+
 // However many groups and partitions there are, one snapshot looks at a bounded number of
 // offsets and shows a bounded number of groups; the others are added up, and all are there in
 // the end.

@@ -226,7 +226,7 @@ func (r *rebalance) measure(ctx context.Context, b *bench) error {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 		took := time.Since(began)
-		time.Sleep(max(r.every*5, 500*time.Millisecond)) // a measured stretch: what was sent meanwhile arrives
+		time.Sleep(max(r.every*5, 250*time.Millisecond)) // a measured stretch: what was sent meanwhile arrives
 		stayed, moved := all.pauses()
 		rate := float64(all.received.Load()-before) / time.Since(began).Seconds()
 		b.print("%-22s %8s   stay: %4d, latest record of each p50 %v p99 %v max %v   move: %3d, max %v   %.0f records/s", what, took.Round(time.Millisecond), len(stayed),
