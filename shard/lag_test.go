@@ -88,6 +88,7 @@ func TestLagOfAMachineThatStops(t *testing.T) {
 	n := newNode(t, 1)
 	id := n.create("orders", 1).Partitions[0].ID
 	n.one(n.produceRequest(id, batchSpec{records: 10, value: 5, producer: -1}))
+	n.own(id, "g", 1)
 	n.mustCursor(id, mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: 1, Offset: 4})
 	n.clock.advance(time.Hour) // so that nothing is in memory any more
 	n.settle()

@@ -26,6 +26,7 @@ type hold struct {
 	dropped       bool
 	revoked       bool  // to be given up, once it is committed
 	from          int64 // where it was taken over
+	forgotten     int   // of the group, when it was taken over
 }
 
 // resolve finds the partition in the world; one that has just been made may not have been heard of.
@@ -121,7 +122,7 @@ func (h *hold) own() {
 			}
 			p.observe(r, then, true)
 			m.world.counts.takes++
-			h.owned = true
+			h.owned, h.forgotten = true, m.group.forgotten
 			h.reader.at, h.reader.lastEpoch = r.Committed, r.LastEpoch
 			if at := max(r.Committed, r.LogStartOffset); r.Committed < at {
 				p.excuse(0, at)
@@ -132,9 +133,10 @@ func (h *hold) own() {
 		})
 }
 
-// stale: another owner has been there, so there must be one.
+// stale: another owner has been there, so there must be one, unless the group was forgotten and all owners with it.
 func (h *hold) stale(e *proto.Error) {
-	if p := h.progress; p.highest <= h.epoch {
+	forgotten := h.owned && (h.member.group.loose || h.member.group.forgotten > h.forgotten)
+	if p := h.progress; p.highest <= h.epoch && !forgotten {
 		p.fail("epoch %d is said to be stale, and nobody had a later one: %v", h.epoch, e)
 	}
 	h.drop()
