@@ -178,6 +178,23 @@ func TestClusterReplaced(t *testing.T) {
 	}
 }
 
+// TestAnswerThatTellsNothing has the broker answer with what cannot be taken in: that is an error, not a topic.
+func TestAnswerThatTellsNothing(t *testing.T) {
+	f := fakebroker.New(1)
+	defer f.Close()
+	f.Create("t", 1)
+	c := newCluster(t, dial, f.Node(1).Address())
+	if _, err := c.Any(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	c.id = "another"
+	c.mu.Unlock()
+	if topic, err := c.Topic(within(t), "t"); topic != nil || err == nil || !strings.Contains(err.Error(), "tells nothing") {
+		t.Errorf("topic %v, error %v", topic, err)
+	}
+}
+
 // TestBackOffBetweenAttempts counts connections to a broker that hangs up at once.
 func TestBackOffBetweenAttempts(t *testing.T) {
 	var attempts atomic.Int32

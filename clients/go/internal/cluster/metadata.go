@@ -137,7 +137,11 @@ func (c *Cluster) ask(ctx context.Context, name string) (*Topic, error) {
 	if err := answer.Error.Err(); err != nil {
 		return nil, err
 	}
-	return c.Cached(name), nil
+	if t := c.Cached(name); t != nil {
+		return t, nil
+	}
+	return nil, proto.CodeInternal.Errorf("the broker answered a question about topic %q with topic %q of cluster %q, which tells nothing of it",
+		name, answer.Name, response.ClusterID)
 }
 
 // Learn takes in a METADATA answer. One that is older than what is known is dropped.
