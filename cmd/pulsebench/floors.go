@@ -17,6 +17,7 @@ const (
 	figureFetch     = "fetch"
 	figureResident  = "resident memory"
 	figureProcessor = "broker's processors"
+	figureStolen    = "processors that the host took away" // over the whole row, not a figure of the broker
 	figureAnswers   = "until every partition answers"
 )
 

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/chart"
+	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/host"
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/report"
 	"github.com/pulsemq/pulsemq/core"
 )
@@ -159,6 +160,7 @@ func (t *table) run(ctx context.Context, rows []tableRow) error {
 	for _, row := range rows {
 		measured := report.Row{Name: row.name, Workload: row.workload}
 		began := time.Now()
+		stolen, stolenErr := host.Stolen()
 		var err error
 		if row.alone && t.brokers != "" {
 			measured.Skipped = "it needs a broker that pulsebench starts itself"
@@ -174,6 +176,10 @@ func (t *table) run(ctx context.Context, rows []tableRow) error {
 			t.say("%s: %v", row.name, err)
 		}
 		measured.Seconds = time.Since(began).Seconds()
+		if after, err := host.Stolen(); err == nil && stolenErr == nil && len(measured.Figures) > 0 {
+			cores := (after - stolen).Seconds() / measured.Seconds
+			measured.Figures = append(measured.Figures, report.NewFigure(figureStolen, report.UnitCores, []float64{cores}, nil))
+		}
 		t.say("%s: took %.0f s", row.name, measured.Seconds)
 		page.Rows = append(page.Rows, measured)
 		if t.seen != nil {

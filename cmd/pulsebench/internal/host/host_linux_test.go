@@ -65,3 +65,17 @@ func TestRoomOfAFolder(t *testing.T) {
 		t.Error("a folder that is not there has room")
 	}
 }
+
+func TestStolenIsTheEighth(t *testing.T) {
+	if d, err := parseStolen([]byte("cpu  1 2 3 4 5 6 7 250 9 10\ncpu0 1 1 1 1 1 1 1 1 1 1\n")); err != nil || d != 2500*time.Millisecond {
+		t.Errorf("%v, %v", d, err)
+	}
+	for _, text := range []string{"", "cpu 1 2 3\n", "intr 1 2 3 4 5 6 7 8 9 10\n"} {
+		if _, err := parseStolen([]byte(text)); err == nil {
+			t.Errorf("%q is read", text)
+		}
+	}
+	if d, err := Stolen(); err != nil || d < 0 {
+		t.Errorf("%v, %v", d, err)
+	}
+}
