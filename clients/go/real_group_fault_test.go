@@ -95,7 +95,6 @@ func TestRealBrokerZombieMember(t *testing.T) {
 	if _, err := fmt.Sscanf(a.callbacks()[0], "assigned 0@%d", &from); err != nil || from < 20 {
 		t.Fatalf("who takes over: %v", a.callbacks())
 	}
-	epoch := epochOf(t, client, zombieGroup)
 	if err := zombie.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -112,13 +111,14 @@ func TestRealBrokerZombieMember(t *testing.T) {
 	if at := committed(t, client, zombieGroup, 0); at != int64(from) {
 		t.Errorf("the zombie has moved the group from %d to %d", from, at)
 	}
-	if now := epochOf(t, client, zombieGroup); now != epoch {
-		t.Errorf("the group was shared out again: epoch %d, before %d", now, epoch)
-	}
 	close(release)
 	eventually(t, func() bool { return len(a.values()) == zombieRecords-from })
 	if first := a.values()[0]; first != strconv.Itoa(from) {
 		t.Errorf("the other one has begun at %s, and not at %d", first, from)
+	}
+	// The zombie may have joined anew before it ended, which is an epoch of the group, and takes nothing from anybody.
+	if calls := a.callbacks(); len(calls) != 1 {
+		t.Errorf("the other one is told %v", calls)
 	}
 	a.stop()
 }
