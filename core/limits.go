@@ -98,6 +98,11 @@ const (
 	// CursorMetadataBytesMax bounds what a commit says beside its offset.
 	CursorMetadataBytesMax = 1024
 
+	// SettleRangesMax bounds the ranges of one SETTLE, SettleReasonBytesMax what a range says
+	// of its why.
+	SettleRangesMax      = 1024
+	SettleReasonBytesMax = 1024
+
 	// CursorBytesMax bounds what one partition keeps of the groups that read it, as its
 	// state file holds it.
 	CursorBytesMax = 8 << 20

@@ -17,14 +17,16 @@ const (
 	QueueRecordStateLeased QueueRecordState = 1
 	// It waits for its delay.
 	QueueRecordStateDelayed QueueRecordState = 2
-	// Its attempts are used up.
-	QueueRecordStateDead QueueRecordState = 3
+	// It is on its way to the dead-letter topic.
+	QueueRecordStateDying QueueRecordState = 3
+	// Its attempts are used up, or it was rejected, and there is no dead-letter topic.
+	QueueRecordStateDead QueueRecordState = 4
 )
 
 // Valid reports whether the value is one of those that are defined.
 func (v QueueRecordState) Valid() bool {
 	switch v {
-	case QueueRecordStateAvailable, QueueRecordStateLeased, QueueRecordStateDelayed, QueueRecordStateDead:
+	case QueueRecordStateAvailable, QueueRecordStateLeased, QueueRecordStateDelayed, QueueRecordStateDying, QueueRecordStateDead:
 		return true
 	}
 	return false
@@ -39,6 +41,8 @@ func (v QueueRecordState) String() string {
 		return "leased"
 	case QueueRecordStateDelayed:
 		return "delayed"
+	case QueueRecordStateDying:
+		return "dying"
 	case QueueRecordStateDead:
 		return "dead"
 	}
@@ -138,7 +142,7 @@ func (m *DescribeQueueResponse) append(b []byte) []byte {
 
 // decode reads what append writes. After a failure the fields are undefined.
 func (m *DescribeQueueResponse) decode(r *reader) {
-	m.Items = grow(m.Items, r.count("describe_queue_response.items", 98))
+	m.Items = grow(m.Items, r.count("describe_queue_response.items", 106))
 	for i := range m.Items {
 		m.Items[i].decode(r)
 		if r.failed() {
@@ -187,7 +191,9 @@ type QueuePartition struct {
 	Leased uint64
 	// Records that wait for their delay.
 	Delayed uint64
-	// Records whose attempts are used up and that have not reached a dead-letter topic.
+	// Records that are on their way to the dead-letter topic.
+	Dying uint64
+	// Records whose attempts are used up, or that were rejected, while the topic had no dead-letter topic.
 	Dead uint64
 	// Records between the low and the high offset.
 	WindowRecords uint64
@@ -199,7 +205,7 @@ type QueuePartition struct {
 
 // size is the number of bytes that append writes.
 func (m *QueuePartition) size() int {
-	n := 93 // fixed fields and the count of tags
+	n := 101 // fixed fields and the count of tags
 	n += m.Error.size()
 	n += sizeUvarint(uint64(len(m.Blockers)))
 	for i := range m.Blockers {
@@ -219,6 +225,7 @@ func (m *QueuePartition) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Available))
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Leased))
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Delayed))
+	b = binary.BigEndian.AppendUint64(b, uint64(m.Dying))
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Dead))
 	b = binary.BigEndian.AppendUint64(b, uint64(m.WindowRecords))
 	b = binary.BigEndian.AppendUint64(b, uint64(m.WindowRecordsMax))
@@ -240,10 +247,11 @@ func (m *QueuePartition) decode(r *reader) {
 	m.Available = r.u64("queue_partition.available")
 	m.Leased = r.u64("queue_partition.leased")
 	m.Delayed = r.u64("queue_partition.delayed")
+	m.Dying = r.u64("queue_partition.dying")
 	m.Dead = r.u64("queue_partition.dead")
 	m.WindowRecords = r.u64("queue_partition.window_records")
 	m.WindowRecordsMax = r.u64("queue_partition.window_records_max")
-	m.Blockers = grow(m.Blockers, r.count("queue_partition.blockers", 23))
+	m.Blockers = grow(m.Blockers, r.count("queue_partition.blockers", 24))
 	for i := range m.Blockers {
 		m.Blockers[i].decode(r)
 		if r.failed() {
@@ -263,14 +271,17 @@ type QueueBlocker struct {
 	State QueueRecordState
 	// Who has it leased; empty when nobody has.
 	MemberID string
-	// Since when it is in this state, in Unix milliseconds.
-	SinceMs int64
+	// When the lease or the delay is over, in Unix milliseconds; -1 for neither.
+	UntilMs int64
+	// Why it is dying or dead, or was given back last; may be empty.
+	Reason string
 }
 
 // size is the number of bytes that append writes.
 func (m *QueueBlocker) size() int {
 	n := 22 // fixed fields and the count of tags
 	n += sizeBytes(len(m.MemberID))
+	n += sizeBytes(len(m.Reason))
 	return n
 }
 
@@ -280,7 +291,8 @@ func (m *QueueBlocker) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(m.Attempt))
 	b = append(b, byte(m.State))
 	b = appendBytes(b, m.MemberID)
-	b = binary.BigEndian.AppendUint64(b, uint64(m.SinceMs))
+	b = binary.BigEndian.AppendUint64(b, uint64(m.UntilMs))
+	b = appendBytes(b, m.Reason)
 	return append(b, 0) // no tags
 }
 
@@ -290,6 +302,7 @@ func (m *QueueBlocker) decode(r *reader) {
 	m.Attempt = r.u32("queue_blocker.attempt")
 	m.State = QueueRecordState(r.u8("queue_blocker.state"))
 	m.MemberID = r.string("queue_blocker.member_id")
-	m.SinceMs = int64(r.u64("queue_blocker.since_ms"))
+	m.UntilMs = int64(r.u64("queue_blocker.until_ms"))
+	m.Reason = r.string("queue_blocker.reason")
 	r.skipTags("queue_blocker")
 }

@@ -8,27 +8,26 @@ import "encoding/binary"
 type LeaseRequest struct {
 	// 0 makes a new subscription; else the request id of the LEASE that made the one to change.
 	Subscription uint64
-	// The group's name.
+	// The group's name; empty when subscription is not 0.
 	Group string
-	// As in JOIN_GROUP.
+	// As in JOIN_GROUP; empty when subscription is not 0.
 	MemberID string
-	// From JOIN_GROUP.
-	MemberEpoch int64
 	// Partitions to lease from. One that is there already is refused with INVALID_REQUEST.
 	Add []LeasePartition
 	// Partitions to stop. Leases that are out stay until they are settled or over.
 	Remove []TopicPartition
 	// Records added to the credit.
 	CreditRecords uint32
-	// How long a lease lasts; 0 leaves it to the broker. Outside of the broker's range is INVALID_TIMEOUT.
+	// How long leases of the partitions of add last; 0 leaves it to the topic. Outside of the broker's range is
+	// INVALID_TIMEOUT.
 	AckTimeoutMs uint32
-	// Ends the subscription and gives its leases back; add and remove must be empty.
+	// Ends the subscription and gives its leases back, and the deliveries count; add and remove must be empty.
 	Close bool
 }
 
 // size is the number of bytes that append writes.
 func (m *LeaseRequest) size() int {
-	n := 26 // fixed fields and the count of tags
+	n := 18 // fixed fields and the count of tags
 	n += sizeBytes(len(m.Group))
 	n += sizeBytes(len(m.MemberID))
 	n += sizeUvarint(uint64(len(m.Add)))
@@ -47,7 +46,6 @@ func (m *LeaseRequest) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Subscription))
 	b = appendBytes(b, m.Group)
 	b = appendBytes(b, m.MemberID)
-	b = binary.BigEndian.AppendUint64(b, uint64(m.MemberEpoch))
 	b = binary.AppendUvarint(b, uint64(len(m.Add)))
 	for i := range m.Add {
 		b = m.Add[i].append(b)
@@ -67,8 +65,7 @@ func (m *LeaseRequest) decode(r *reader) {
 	m.Subscription = r.u64("lease_request.subscription")
 	m.Group = r.string("lease_request.group")
 	m.MemberID = r.string("lease_request.member_id")
-	m.MemberEpoch = int64(r.u64("lease_request.member_epoch"))
-	m.Add = grow(m.Add, r.count("lease_request.add", 33))
+	m.Add = grow(m.Add, r.count("lease_request.add", 41))
 	for i := range m.Add {
 		m.Add[i].decode(r)
 		if r.failed() {
@@ -175,13 +172,16 @@ type LeasePartition struct {
 	Partition uint32
 	// The epoch the client believes the leader to have; -1 when it does not know.
 	LeaderEpoch int32
-	// From the member's assignment.
+	// From the member's assignment. It is STALE_EPOCH when the group was set to another offset since.
 	OwnerEpoch int64
+	// Where the group begins in this partition when it has not begun; -1 begins nothing. Then, and when the
+	// partition does not hold the offset, the answer is OFFSET_OUT_OF_RANGE.
+	StartOffset int64
 }
 
 // size is the number of bytes that append writes.
 func (m *LeasePartition) size() int {
-	n := 33 // fixed fields and the count of tags
+	n := 41 // fixed fields and the count of tags
 	return n
 }
 
@@ -191,6 +191,7 @@ func (m *LeasePartition) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(m.Partition))
 	b = binary.BigEndian.AppendUint32(b, uint32(m.LeaderEpoch))
 	b = binary.BigEndian.AppendUint64(b, uint64(m.OwnerEpoch))
+	b = binary.BigEndian.AppendUint64(b, uint64(m.StartOffset))
 	return append(b, 0) // no tags
 }
 
@@ -200,5 +201,6 @@ func (m *LeasePartition) decode(r *reader) {
 	m.Partition = r.u32("lease_partition.partition")
 	m.LeaderEpoch = int32(r.u32("lease_partition.leader_epoch"))
 	m.OwnerEpoch = int64(r.u64("lease_partition.owner_epoch"))
+	m.StartOffset = int64(r.u64("lease_partition.start_offset"))
 	r.skipTags("lease_partition")
 }

@@ -21,7 +21,8 @@ const (
 	SettlementExtend Settlement = 3
 	// It was not looked at: it is available at once and the delivery does not count.
 	SettlementRelease Settlement = 4
-	// It is dead without a dead-letter topic, and is taken out. It needs no lease.
+	// It is dead without a dead-letter topic, and is taken out. It needs no lease; records that are not dead are
+	// passed over and not told.
 	SettlementDiscard Settlement = 5
 )
 
@@ -57,13 +58,13 @@ func (v Settlement) String() string {
 type SettleRequest struct {
 	// The group's name.
 	Group string
-	// As in JOIN_GROUP; empty for discard.
+	// As in JOIN_GROUP; empty when all outcomes are discard.
 	MemberID string
 	// The topic's id.
 	TopicID [16]byte
 	// The partition's number.
 	Partition uint32
-	// The outcomes; ranges may not overlap.
+	// The outcomes, 1 to 1024, in the order of their offsets; ranges may not overlap.
 	Ranges []SettledRange
 }
 
@@ -189,11 +190,11 @@ type SettledRange struct {
 	BaseOffset int64
 	// One more than the last record.
 	NextOffset int64
-	// As leased.
+	// As leased; 0 for discard.
 	Attempt uint32
 	// What becomes of them.
 	Outcome Settlement
-	// For nack: milliseconds until they are available again; 0 leaves it to the group's back-off. For extend: the
+	// For nack: milliseconds until they are available again; 0 leaves it to the topic's back-off. For extend: the
 	// lease's new length; 0 takes the one it had.
 	DelayMs uint32
 	// For nack and reject: why, for the dead-letter record; at most 1024 bytes.

@@ -26,6 +26,20 @@ const (
 	// AnswerCursor carries a *CursorState in Body; AnswerCursors a []CursorState.
 	AnswerCursor
 	AnswerCursors
+	// AnswerLease tells that a partition was added to a lease subscription, or why not (Err).
+	AnswerLease
+	// AnswerLeased pushes leased records, Body is a *Leased and Parcel their batches; or with Err
+	// ends this partition's part of the lease subscription, without a Parcel and a Body.
+	// More tells that it was the last credit and there are more records.
+	AnswerLeased
+	// AnswerLeaseCredit gives Records of credit back that a recall asked for, and has ID from it. More tells
+	// that there are records and no credit: it is told without being asked as well, once until credit comes.
+	AnswerLeaseCredit
+	// AnswerSettle carries a *proto.SettleResponse in Body, when the outcomes are durable.
+	AnswerSettle
+	// AnswerQueue carries a *proto.QueuePartition in Body; AnswerQueues a []proto.QueuePartition.
+	AnswerQueue
+	AnswerQueues
 )
 
 // Answer is one letter from a shard to a reactor, copied by value into the ring.
@@ -33,7 +47,9 @@ type Answer struct {
 	Kind       AnswerKind
 	Durability core.Durability // AnswerProduce: the level reached
 	Duplicate  bool            // AnswerProduce: the batch was stored before
-	More       bool            // AnswerFetch: another answer for this request follows
+	More       bool            // AnswerFetch: another answer for this request follows; AnswerLeased, AnswerLeaseCredit
+	Recalled   bool            // AnswerLeaseCredit: it answers a recall
+	Records    uint32          // AnswerLeaseCredit: given back
 
 	Conn ConnRef
 	ID   uint64

@@ -41,9 +41,29 @@ const (
 	// RequestCursors asks a shard, and no partition, for what a group has committed to all of
 	// its partitions; Body is the group's name, a string.
 	RequestCursors
+	// RequestLease adds Partition to lease subscription (Conn, ID); Body is a *Lease. It is answered by
+	// AnswerLease, durably begun, and by AnswerLeased as there are records and credit.
+	RequestLease
+	// RequestUnlease takes Partition off lease subscription (Conn, ID); leases that are out stay.
+	// Partition 0 ends the subscription on this shard: its leases are given back, and its credit is forgotten.
+	// It has no answer.
+	RequestUnlease
+	// RequestLeaseCredit lends Records of credit to lease subscription (Conn, ID) on this shard. It has
+	// no answer. A shard that does not know the subscription forgets it.
+	RequestLeaseCredit
+	// RequestLeaseRecall asks for the credit that lease subscription (Conn, ID) has not used on this
+	// shard. It is answered by AnswerLeaseCredit, also when there is none and when the shard does not know it.
+	RequestLeaseRecall
+	// RequestSettle carries a *Settle in Body for Partition. It is answered by AnswerSettle.
+	RequestSettle
+	// RequestQueue asks how a queue group stands in Partition; Body is its name, a string.
+	RequestQueue
+	// RequestQueues asks a shard, and no partition, the same of all of its partitions that the group
+	// has begun in; Body is its name, a string.
+	RequestQueues
 	// RequestReturn gives a Parcel back.
 	RequestReturn
-	// RequestDisconnect forgets waiters and subscriptions of Conn. It has no answer.
+	// RequestDisconnect forgets waiters and subscriptions of Conn; leases are given back. It has no answer.
 	RequestDisconnect
 )
 
@@ -97,6 +117,7 @@ type Request struct {
 	BytesMin   uint32
 	BytesMax   uint32
 	RecordsMax uint32
+	Records    uint32 // credit of RequestLeaseCredit
 	// Wait is how long the request may wait, in nanoseconds from Received.
 	Wait int64
 	// Received is the monotonic clock when the reactor had the whole request.
