@@ -46,7 +46,8 @@ const (
 	// partition and turn.
 	GatherFrameBytesMax = 256 << 10
 
-	// SegmentExtentBytes is how much a segment file grows at a time.
+	// SegmentExtentBytes is the most that a segment file grows at a time; it begins with
+	// SegmentExtentIdleBytes and doubles.
 	SegmentExtentBytes = 16 << 20
 
 	// SegmentExtentIdleBytes is the first extent of a segment, which idle partitions never leave.

@@ -89,8 +89,10 @@ func (e *extentReturn) Done() {
 	e.segments = e.segments[:0]
 }
 
-// extentBytes is how much the segment grows beyond what is written: little while
-// its partition seldom writes, nothing when its file may not become so large.
+// extentBytes is how much the segment grows beyond what is written: as much as it
+// holds, up to a bound, so that thousands of small partitions do not reserve a disk
+// that they never fill, and a large one changes its file's size seldom. It is little
+// while its partition seldom writes, nothing when its file may not become so large.
 func (g *segment) extentBytes() int64 {
 	if g.log.extentLeast {
 		return 0
@@ -99,7 +101,7 @@ func (g *segment) extentBytes() int64 {
 		g.idleExtent = false
 		return core.SegmentExtentIdleBytes
 	}
-	return core.SegmentExtentBytes
+	return min(max(alignUp(g.position), core.SegmentExtentIdleBytes), core.SegmentExtentBytes)
 }
 
 // returnExtents gives back what is reserved at the end of a clean stop; true when

@@ -90,3 +90,36 @@ func TestSegmentEndsWhenItCannotBeReserved(t *testing.T) {
 	}
 	o.check(0)
 }
+
+// What a segment reserves grows with what it holds: a partition that has just left its
+// first extent does not take as much of the disk as one that is filled all day, and
+// that one still seldom asks.
+func TestExtentsGrowWithTheirSegment(t *testing.T) {
+	r := newRig(t, nil)
+	o := r.serve(16)[0]
+	const bytes = 200 << 10
+	grown := 0
+	for reserved := int64(0); ; {
+		o.append(1, bytes)
+		r.settle()
+		g := o.log.active()
+		if g == nil {
+			continue // the first frames of a term go by the journal
+		}
+		if g.position >= 3*core.SegmentExtentBytes {
+			break
+		}
+		if g.allocated != reserved {
+			reserved = g.allocated
+			grown++
+		}
+		room := g.allocated - g.position
+		if most := min(max(g.position, core.SegmentExtentIdleBytes), core.SegmentExtentBytes); room > most {
+			t.Fatalf("%d bytes are reserved behind %d that are written", room, g.position)
+		}
+	}
+	if grown < 6 || grown > 9 {
+		t.Errorf("48 MiB were reserved in %d pieces, want 1, 1, 2, 4, 8, 16, 16 MiB", grown)
+	}
+	o.check(0)
+}
