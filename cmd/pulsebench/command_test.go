@@ -213,6 +213,7 @@ func TestExitCodes(t *testing.T) {
 		{"no room for a mark", small(b, "produce", "--record-size", "39"), exitUsage, "mark of 40 bytes"},
 		{"a rate below zero", small(b, "produce", "--rate", "-1"), exitUsage, "--rate"},
 		{"producers without the client", small(b, "produce", "--producers", "2"), exitUsage, "--sdk"},
+		{"a group without the client", small(b, "consume", "--group", "g"), exitUsage, "--sdk"},
 		{"connections with the client", []string{"produce", "--sdk", "--connections", "2"}, exitUsage, "--connections"},
 		{"no broker", small(nobody, "produce"), exitFailure, "no broker could be reached"},
 		{"a broker that refuses", small(broken, "produce"), exitFailure, "CORRUPT_BATCH"},

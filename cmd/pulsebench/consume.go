@@ -30,11 +30,16 @@ An empty or missing topic is filled first with --records records, as pulsebench 
 would do it, and then all of them have to be found. Otherwise --records bounds how many are
 read, and --duration how long.
 
+With --group the consumers are members of a stream group, which is set to the first record
+kept; it may have no other members. They commit each second, as the Go client does by itself.
+What a member gets a second time counts as duplicated.
+
 The latency is that of one request, from FETCH to the end of its answer; with --sdk it is
 that of one call of Poll.`,
 		Example: `  pulsebench consume --topic orders
   pulsebench consume --topic fresh --records 10000000 --partitions 16
-  pulsebench consume --sdk --consumers 2`,
+  pulsebench consume --sdk --consumers 2
+  pulsebench consume --sdk --group billing --consumers 16`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w.producers = 1
@@ -106,7 +111,7 @@ func (r *run) consume(ctx context.Context) (_ *report.Result, _ *hdrhistogram.Hi
 	refusals(result, read)
 	batches(result, read)
 	if w.sdk {
-		result.Workload.Consumers = w.consumers
+		result.Workload.Consumers, result.Workload.Group = w.consumers, w.group
 	}
 	result.Requests = read.Requests
 	bytes := read.Bytes
@@ -172,7 +177,7 @@ func (r *run) fillTopic(ctx context.Context, result *report.Result) ([]int64, er
 func (r *run) openWhole(ctx context.Context, to []int64, account load.Account) (reading, error) {
 	if r.sdk {
 		return sdk.OpenConsumers(ctx, sdk.ConsumersSpec{
-			Brokers: r.brokers, Version: core.Version, Topic: r.topic.Name, Consumers: r.consumers, From: r.from, Rate: r.rate, Records: between(r.from, to),
+			Brokers: r.brokers, Version: core.Version, Topic: r.topic.Name, Group: r.group, Consumers: r.consumers, From: r.from, Rate: r.rate, Records: between(r.from, to),
 			Account: account, Clock: r.clock,
 		})
 	}

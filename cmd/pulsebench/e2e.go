@@ -22,9 +22,11 @@ func newEndToEnd(s *session) *cobra.Command {
 be sent until it was read; each carries that time. What was read is verified as it comes.
 
 Raw, as many connections read as send, and each partition has a request waiting at the
-broker.`,
+broker. With --group the consumers are members of a stream group, which is set to where the
+topic ends when the run begins; it may have no other members.`,
 		Example: `  pulsebench e2e --rate 100000 --batch-records 10 --partitions 8 --duration 1m
-  pulsebench e2e --sdk --producers 1 --consumers 1 --rate 10000`,
+  pulsebench e2e --sdk --producers 1 --consumers 1 --rate 10000
+  pulsebench e2e --sdk --group billing --consumers 4 --rate 10000`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := w.validate(cmd); err != nil {
@@ -64,7 +66,7 @@ func (w *workload) endToEnd(ctx context.Context, s *session) error {
 	refusals(result, read)
 	batches(result, read)
 	if w.sdk {
-		result.Workload.Consumers = w.consumers
+		result.Workload.Consumers, result.Workload.Group = w.consumers, w.group
 	}
 	result.SetRates(read.Records.Load(), read.Records.Load()*int64(w.recordBytes), took(read, sending.Start()))
 	result.CPUSeconds, result.BrokerCPUSeconds = r.busy.Seconds(), r.serverBusy.Seconds()
@@ -85,7 +87,7 @@ func (w *workload) endToEnd(ctx context.Context, s *session) error {
 func (r *run) openFollowing(ctx context.Context) (reading, error) {
 	if r.sdk {
 		return sdk.OpenConsumers(ctx, sdk.ConsumersSpec{
-			Brokers: r.brokers, Version: core.Version, Topic: r.topic.Name, Consumers: r.consumers, From: r.from, Follow: true,
+			Brokers: r.brokers, Version: core.Version, Topic: r.topic.Name, Group: r.group, Consumers: r.consumers, From: r.from, Follow: true,
 			Account: r.ledger, Filler: r.filler(), EndToEnd: true, Clock: r.clock,
 		})
 	}

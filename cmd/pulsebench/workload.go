@@ -59,6 +59,7 @@ type workload struct {
 	inFlight     int
 	producers    int
 	consumers    int
+	group        string
 	fetchSize    string
 
 	changed func(flag string) bool
@@ -115,6 +116,7 @@ func (w *workload) addReading(cmd *cobra.Command) {
 		flags.Float64Var(&w.rate, "rate", 0, "records per second that are asked for over all connections, timed from when each request was due; 0 is flat out")
 	}
 	flags.IntVar(&w.consumers, "consumers", 1, "consumers, with --sdk, that share the partitions; each has a client of its own")
+	flags.StringVar(&w.group, "group", "", "`name` of a stream group whose members the consumers are, with --sdk")
 	flags.StringVar(&w.fetchSize, "fetch-size", "4MiB", "`size` that one request asks for")
 }
 
@@ -219,6 +221,7 @@ func (w *workload) validateClient() (faults []error) {
 	if !w.sdk {
 		refuse("producers", "is for --sdk: raw load has --connections")
 		refuse("consumers", "is for --sdk: raw load has --connections")
+		refuse("group", "is for --sdk: members of a group are consumers of the Go client")
 		return faults
 	}
 	refuse("fetch-size", "is for raw load: the Go client has its own")

@@ -13,6 +13,7 @@ type damage struct {
 	mu      sync.Mutex
 	damaged uint64 // batches
 	holes   uint64 // offsets
+	again   uint64 // offsets that came once more
 	places  []string
 }
 
@@ -30,6 +31,13 @@ func (d *damage) hole(at Place, offsets int64) {
 	d.note("partition %d: no record at offsets %d to %d", at.Partition, at.BaseOffset-offsets, at.BaseOffset-1)
 }
 
+func (d *damage) repeat(at Place, offsets int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.again += uint64(offsets)
+	d.note("partition %d: offsets %d to %d once more", at.Partition, at.BaseOffset, at.BaseOffset+offsets-1)
+}
+
 func (d *damage) note(format string, args ...any) {
 	if len(d.places) < damageListMax {
 		d.places = append(d.places, fmt.Sprintf(format, args...))
@@ -45,5 +53,5 @@ func (d *damage) list() []string {
 func (d *damage) verdict() Verdict {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return Verdict{Damaged: d.damaged, Holes: d.holes}
+	return Verdict{Damaged: d.damaged, Holes: d.holes, Duplicated: d.again}
 }

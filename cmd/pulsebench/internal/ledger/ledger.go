@@ -60,6 +60,9 @@ func (l *Ledger) Damage(at Place, problem string) { l.damage.add(at, problem) }
 // Hole writes down offsets that are missing in front of a batch.
 func (l *Ledger) Hole(at Place, offsets int64) { l.damage.hole(at, offsets) }
 
+// Again writes down offsets that were read once more, from a place on.
+func (l *Ledger) Again(at Place, offsets int64) { l.damage.repeat(at, offsets) }
+
 // Damages says where what is damaged or missing lies, up to a bound.
 func (l *Ledger) Damages() []string { return l.damage.list() }
 

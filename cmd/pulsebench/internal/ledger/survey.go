@@ -65,6 +65,9 @@ func (v *Survey) Damage(at Place, problem string) { v.damage.add(at, problem) }
 // Hole writes down offsets that are missing in front of a batch.
 func (v *Survey) Hole(at Place, offsets int64) { v.damage.hole(at, offsets) }
 
+// Again writes down offsets that were read once more, from a place on.
+func (v *Survey) Again(at Place, offsets int64) { v.damage.repeat(at, offsets) }
+
 // Damages says where what is damaged or missing lies, up to a bound.
 func (v *Survey) Damages() []string { return v.damage.list() }
 
@@ -73,6 +76,7 @@ func (v *Survey) Verdict() Verdict {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	verdict := v.damage.verdict()
-	verdict.Lost, verdict.Duplicated, verdict.Reordered = verdict.Holes, v.duplicated, v.reordered
+	verdict.Lost, verdict.Reordered = verdict.Holes, v.reordered
+	verdict.Duplicated += v.duplicated
 	return verdict
 }

@@ -20,6 +20,8 @@ type Account interface {
 	Damage(at ledger.Place, problem string)
 	// Hole takes offsets that are missing in front of a place.
 	Hole(at ledger.Place, offsets int64)
+	// Again takes offsets that were read once more, from a place on.
+	Again(at ledger.Place, offsets int64)
 }
 
 // Reader looks at what one fetcher reads. It belongs to that fetcher.

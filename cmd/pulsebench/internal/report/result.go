@@ -25,6 +25,7 @@ type Workload struct {
 	InFlight     int     `json:"in_flight,omitempty"` // requests of each connection
 	Producers    int     `json:"producers,omitempty"` // sdk
 	Consumers    int     `json:"consumers,omitempty"` // sdk
+	Group        string  `json:"group,omitempty"`     // whose members the consumers are
 	Rate         float64 `json:"rate"`                // records per second asked for; 0 flat out
 	LatencyOf    string  `json:"latency_of"`          // what latency_ms measures
 }

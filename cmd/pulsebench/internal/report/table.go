@@ -97,7 +97,11 @@ func (r *Result) client() string {
 			who = append(who, fmt.Sprintf("%d producers", load.Producers))
 		}
 		if load.Consumers > 0 {
-			who = append(who, fmt.Sprintf("%d consumers", load.Consumers))
+			what := "consumers"
+			if load.Group != "" {
+				what = "members of group " + load.Group
+			}
+			who = append(who, fmt.Sprintf("%d %s", load.Consumers, what))
 		}
 		return fmt.Sprintf("through the Go client record by record, %s, %s", strings.Join(who, " and "), pace)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,7 @@ type ConsumersSpec struct {
 	Brokers   string
 	Version   string
 	Topic     string
+	Group     string // whose members the consumers are, from From on; empty: each reads partitions of its own
 	Consumers int
 	From      []int64 // by partition; it says how many partitions there are
 	Follow    bool    // go on at the end of the log until told to stop
@@ -35,47 +37,110 @@ type ConsumersSpec struct {
 type Consumers struct {
 	spec      ConsumersSpec
 	consumers []*consumer
+	places    []place // by partition
 	read      atomic.Int64
+}
+
+// place is how far a partition has been read. Members of a group that hand a partition on meet here.
+type place struct {
+	mu   sync.Mutex
+	next int64
 }
 
 // consumer belongs to one goroutine.
 type consumer struct {
-	client   *pulsemq.Client
-	consumer *pulsemq.Consumer
-	tally    *load.Tally
-	next     map[uint32]int64 // by partition
-	latency  *hdrhistogram.Histogram
-	foreign  int64
+	client  *pulsemq.Client
+	reader  reader
+	close   func(context.Context) error
+	tally   *load.Tally
+	latency *hdrhistogram.Histogram
+	foreign int64
 }
 
-// OpenConsumers connects them and gives them their partitions. There are no more consumers than partitions.
-func OpenConsumers(ctx context.Context, spec ConsumersSpec) (*Consumers, error) {
-	c := &Consumers{spec: spec}
-	for i := range min(spec.Consumers, len(spec.From)) {
-		client, err := pulsemq.Connect(ctx, spec.Brokers, pulsemq.ClientName("pulsebench"), pulsemq.ClientVersion(spec.Version))
+// reader is a consumer of the Go client: one that was given its partitions, or a member of a group.
+type reader interface {
+	Poll(ctx context.Context) ([]pulsemq.Record, error)
+}
+
+// OpenConsumers connects them, and gives them their partitions or has them join their group. Without a group there are no
+// more consumers than partitions.
+func OpenConsumers(ctx context.Context, spec ConsumersSpec) (_ *Consumers, err error) {
+	c := &Consumers{spec: spec, places: make([]place, len(spec.From))}
+	defer func() {
 		if err != nil {
 			c.Close()
+		}
+	}()
+	count := spec.Consumers
+	if spec.Group == "" {
+		count = min(count, len(spec.From))
+	}
+	for p := range c.places {
+		c.places[p].next = spec.From[p]
+	}
+	for i := range count {
+		client, err := pulsemq.Connect(ctx, spec.Brokers, pulsemq.ClientName("pulsebench"), pulsemq.ClientVersion(spec.Version))
+		if err != nil {
 			return nil, err
 		}
-		var options []pulsemq.ConsumerOption
-		if !spec.Follow {
-			options = append(options, pulsemq.ConsumerStopAtEnd())
-		}
-		one := &consumer{client: client, tally: load.NewTally(), next: make(map[uint32]int64), latency: load.NewLatency()}
+		one := &consumer{client: client, tally: load.NewTally(), latency: load.NewLatency()}
 		c.consumers = append(c.consumers, one)
-		if one.consumer, err = client.NewConsumer(options...); err != nil {
-			c.Close()
+		if spec.Group == "" {
+			err = c.assign(ctx, one, i)
+		} else if i == 0 {
+			err = c.seek(ctx, client)
+		}
+		if err != nil {
 			return nil, err
 		}
-		for p := i; p < len(spec.From); p += spec.Consumers {
-			if err := one.consumer.AssignPartition(ctx, spec.Topic, uint32(p), pulsemq.StartOffset(spec.From[p])); err != nil {
-				c.Close()
+	}
+	if spec.Group != "" {
+		// They join when all are connected, so that the group is not shared out anew for each of them.
+		for _, one := range c.consumers {
+			if err := c.join(one); err != nil {
 				return nil, err
 			}
-			one.next[uint32(p)] = spec.From[p]
 		}
 	}
 	return c, nil
+}
+
+// assign gives a consumer its partitions.
+func (c *Consumers) assign(ctx context.Context, one *consumer, i int) error {
+	var options []pulsemq.ConsumerOption
+	if !c.spec.Follow {
+		options = append(options, pulsemq.ConsumerStopAtEnd())
+	}
+	reader, err := one.client.NewConsumer(options...)
+	if err != nil {
+		return err
+	}
+	one.reader, one.close = reader, func(context.Context) error { return reader.Close() }
+	for p := i; p < len(c.spec.From); p += c.spec.Consumers {
+		if err := reader.AssignPartition(ctx, c.spec.Topic, uint32(p), pulsemq.StartOffset(c.spec.From[p])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seek sets the group to where reading begins.
+func (c *Consumers) seek(ctx context.Context, client *pulsemq.Client) error {
+	offsets := make(map[uint32]int64)
+	for p, offset := range c.spec.From {
+		offsets[uint32(p)] = offset
+	}
+	return client.Admin().SeekGroup(ctx, c.spec.Group, c.spec.Topic, offsets, false)
+}
+
+// join makes a consumer a member.
+func (c *Consumers) join(one *consumer) error {
+	member, err := one.client.NewGroupConsumer(c.spec.Group, pulsemq.GroupTopics(c.spec.Topic), pulsemq.GroupClientName("pulsebench"))
+	if err != nil {
+		return err
+	}
+	one.reader, one.close = member, member.Close
+	return nil
 }
 
 // Run reads until the end of the log, or as much as was asked for, or, following, until ctx ends.
@@ -91,10 +156,13 @@ func (c *Consumers) Run(ctx context.Context) error {
 			default:
 				cancel(err)
 			}
-			if c.spec.Records > 0 && c.read.Load() >= c.spec.Records {
+			if c.enough() {
 				cancel(load.ErrEnough)
 			}
 		})
+	}
+	if c.spec.Group != "" && !c.spec.Follow {
+		running.Go(func() { c.watch(ctx, cancel) })
 	}
 	running.Wait()
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, load.ErrEnough) {
@@ -103,9 +171,37 @@ func (c *Consumers) Run(ctx context.Context) error {
 	return nil
 }
 
+// enough reports whether as much as was asked for has been read.
+func (c *Consumers) enough() bool { return c.spec.Records > 0 && c.read.Load() >= c.spec.Records }
+
+const (
+	// stallWait is how long a group may read nothing: members wait for what is not there, as they would for what is to come.
+	stallWait  = 30 * time.Second
+	stallCheck = 100 * time.Millisecond
+)
+
+// watch ends a run whose group has read nothing for too long.
+func (c *Consumers) watch(ctx context.Context, cancel context.CancelCauseFunc) {
+	ticker := time.NewTicker(stallCheck)
+	defer ticker.Stop()
+	for read, since := int64(-1), time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if n := c.read.Load(); n != read {
+			read, since = n, time.Now()
+		} else if time.Since(since) > stallWait {
+			cancel(fmt.Errorf("group %q has read %d of %d records, and none for %v", c.spec.Group, read, c.spec.Records, stallWait))
+			return
+		}
+	}
+}
+
 func (c *Consumers) poll(ctx context.Context, one *consumer) error {
 	allowance := load.NewAllowance(c.spec.Clock(), c.spec.Rate/float64(len(c.consumers)))
-	for c.spec.Records == 0 || c.read.Load() < c.spec.Records {
+	for !c.enough() {
 		now := c.spec.Clock()
 		asked := allowance.Due(now, one.tally, 0)
 		if wait := time.Duration(asked - now); wait > 0 {
@@ -115,21 +211,23 @@ func (c *Consumers) poll(ctx context.Context, one *consumer) error {
 			case <-time.After(wait):
 			}
 		}
-		records, err := one.consumer.Poll(ctx)
+		records, err := one.reader.Poll(ctx)
 		if err != nil {
 			var partition *pulsemq.PartitionError
-			if errors.As(err, &partition) && !partition.Stopped {
+			if errors.As(err, &partition) && !partition.Stopped && int(partition.Partition) < len(c.places) {
 				c.spec.Account.Damage(ledger.Place{Partition: partition.Partition, BaseOffset: partition.Base}, partition.Err.Error())
-				one.next[partition.Partition] = partition.Next
+				p := &c.places[partition.Partition]
+				p.mu.Lock()
+				p.next = partition.Next
+				p.mu.Unlock()
 				continue
 			}
 			return err
 		}
 		now = c.spec.Clock()
-		for i := range records {
-			c.record(one, &records[i], now)
+		if err := c.take(one, records, now); err != nil {
+			return err
 		}
-		c.read.Add(int64(len(records)))
 		one.tally.Records.Add(int64(len(records)))
 		one.tally.Requests++
 		one.tally.Last = now
@@ -138,12 +236,38 @@ func (c *Consumers) poll(ctx context.Context, one *consumer) error {
 	return nil
 }
 
+// take recognises the records of one call of Poll, which are of one partition.
+func (c *Consumers) take(one *consumer, records []pulsemq.Record, now int64) error {
+	first, last := &records[0], &records[len(records)-1]
+	if int(first.Partition) >= len(c.places) {
+		return fmt.Errorf("topic %q has gained partitions while it was read: %d of them were there", c.spec.Topic, len(c.places))
+	}
+	p := &c.places[first.Partition]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := ledger.Place{Partition: first.Partition, BaseOffset: first.Offset}
+	if gap := first.Offset - p.next; gap > 0 {
+		c.spec.Account.Hole(at, gap)
+	} else if gap < 0 {
+		c.spec.Account.Again(at, min(p.next, last.Offset+1)-first.Offset)
+	}
+	fresh := 0
+	for i := range records {
+		if r := &records[i]; r.Offset >= p.next {
+			if i > 0 && r.Offset != records[i-1].Offset+1 {
+				c.spec.Account.Hole(ledger.Place{Partition: r.Partition, BaseOffset: r.Offset}, r.Offset-records[i-1].Offset-1)
+			}
+			c.record(one, r, now)
+			fresh++
+		}
+	}
+	p.next = max(p.next, last.Offset+1)
+	c.read.Add(int64(fresh))
+	return nil
+}
+
 // record recognises one record.
 func (c *Consumers) record(one *consumer, r *pulsemq.Record, now int64) {
-	if gap := r.Offset - one.next[r.Partition]; gap > 0 {
-		c.spec.Account.Hole(ledger.Place{Partition: r.Partition, BaseOffset: r.Offset}, gap)
-	}
-	one.next[r.Partition] = r.Offset + 1
 	one.tally.Bytes += int64(len(r.Value))
 	mark, ok := payload.ReadMark(r.Value)
 	if !ok {
@@ -190,12 +314,21 @@ func (c *Consumers) Foreign() (n int64) {
 	return n
 }
 
-// Close closes the consumers and their clients.
+// closeWait is how long members may take to leave their group.
+const closeWait = 10 * time.Second
+
+// Close closes the consumers, members side by side as they would leave a machine that is shut down, and their clients.
 func (c *Consumers) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	defer cancel()
+	var closing sync.WaitGroup
 	for _, one := range c.consumers {
-		if one.consumer != nil {
-			one.consumer.Close()
-		}
-		one.client.Close()
+		closing.Go(func() {
+			if one.close != nil {
+				_ = one.close(ctx) // what was read is known without them
+			}
+			one.client.Close()
+		})
 	}
+	closing.Wait()
 }
