@@ -85,6 +85,11 @@ const (
 	GroupPartitionsMax  = 10_000
 	GroupRecordBytesMax = 480 << 10
 
+	// GroupSharesMax bounds the places that the members of one queue group have in its
+	// partitions: 1,000 members share 32 partitions all with all, and beyond that each
+	// partition goes to fewer.
+	GroupSharesMax = 1 << 15
+
 	// GroupsPerCoordinatorMax bounds the groups of one partition of the groups' topic,
 	// GroupsBytesMax their records: they have to fit a state file.
 	GroupsPerCoordinatorMax = 50_000
@@ -127,6 +132,7 @@ const (
 	_ = uint(GatherFrameBytesMax - DirectWriteBytesMin)
 	_ = uint(1024 - AnswerSlicesMax)
 	_ = uint(StateOwnerBytesMax - GroupsBytesMax - 4*GroupRecordBytesMax)
+	_ = uint(GroupSharesMax - GroupPartitionsMax)
 	_ = uint(StateOwnerBytesMax - CursorBytesMax - 200*ProducersPerPartitionMax)
 	_ = uint(SegmentExtentBytes - SegmentExtentIdleBytes)
 )

@@ -70,12 +70,15 @@ func (g *Group) look(catalog Catalog, now int64) bool {
 	}
 	changed := false
 	topics, left, room := make([]*Topic, 0, len(names)), core.GroupPartitionsMax, g.WeightMax-g.membersWeight()
+	total := 0                   // partitions that the group shares
 	for _, name := range names { // what the group shares already comes before what is new
 		if mine := old[found[name].ID]; mine != nil {
 			left -= len(mine.Partitions)
 			room -= topicWeight(name, len(mine.Partitions))
+			total += len(mine.Partitions)
 		}
 	}
+	room -= g.sharesWeight(len(g.Members), total)
 	g.LeftOut = 0
 	for _, name := range names {
 		t := found[name]
@@ -84,10 +87,11 @@ func (g *Group) look(catalog Catalog, now int64) bool {
 		if mine != nil {
 			more, grown = more-len(mine.Partitions), grown-topicWeight(name, len(mine.Partitions))
 		}
+		grown += g.sharesWeight(len(g.Members), total+max(0, more)) - g.sharesWeight(len(g.Members), total)
 		fits := more <= 0 || more <= left && grown <= room
 		switch {
 		case fits:
-			left, room = left-max(0, more), room-max(0, grown)
+			left, room, total = left-max(0, more), room-max(0, grown), total+max(0, more)
 		case mine == nil: // nobody's; LeftOut tells, and DESCRIBE_GROUP shows what is shared
 			g.LeftOut++
 			continue
@@ -110,6 +114,9 @@ func (g *Group) look(catalog Catalog, now int64) bool {
 		for _, t := range old {
 			for i := range t.Partitions {
 				if m := t.Partitions[i].Holder; m != nil {
+					lost[m] = true
+				}
+				for _, m := range t.Partitions[i].Shared {
 					lost[m] = true
 				}
 			}

@@ -15,6 +15,13 @@
 // Only partitions that move stop. An assignment has a version; naming it in a heartbeat says that everything which is
 // not in it was given up. So heartbeats carry no lists, and a lost or repeated one does no harm.
 //
+// # Queue groups
+//
+// Members of a queue group share partitions: each message is leased to one of them where it lies, so nothing has to be
+// given up before somebody else has it. A partition has no target and no holder but a list of members, all that read its
+// topic while that fits. They have it under the epochs of their memberships: what ends those is the only thing that
+// takes it from them all.
+//
 // # Epochs
 //
 // Member epochs, owner epochs, assignment versions and the group's epoch are drawn from one counter, which only rises,

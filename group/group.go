@@ -22,7 +22,8 @@ const (
 // Group is one consumer group.
 //
 // Invariants: members are in the order of their ids; no two have the same instance; a
-// partition has at most one holder, and a target only if one of the members wants its topic.
+// partition of a stream group has at most one holder, and a target only if one of the members
+// wants its topic; one of a queue group has neither, and is shared by members that want its topic.
 // Epochs that were given out are at most Last.
 type Group struct {
 	Name       string
@@ -38,6 +39,9 @@ type Group struct {
 
 	// WeightMax is what Weight may grow to: the coordinator says what is left.
 	WeightMax int
+	// SharesMax bounds the places that members of a queue group have in partitions, as long as
+	// each partition has one.
+	SharesMax int
 	// LeftOut is how many topics, or growths of topics, the last look found no room for.
 	LeftOut int
 
@@ -59,6 +63,8 @@ type Partition struct {
 	Target *Member // nil: nobody wants it
 	Holder *Member // nil: free
 	Epoch  int64   // under which the holder has it
+
+	Shared []*Member // of a queue group, in no order; they have it under the epochs of their memberships
 }
 
 // Member is one member.
@@ -79,6 +85,7 @@ type Member struct {
 
 	pattern *regexp.Regexp
 	load    int // partitions that are meant for it; while sharing out
+	marked  int // by sharing.mark; while sharing out
 }
 
 // Catalog is what a group looks topics up in: a view of the metadata.
@@ -90,7 +97,7 @@ type Catalog interface {
 
 // New makes a group without members. Its epochs begin above floor.
 func New(name string, kind Kind, floor, wallMillis int64) *Group {
-	return &Group{Name: name, Kind: kind, Last: floor, Epoch: floor, EmptySince: wallMillis, Dirty: true, WeightMax: core.GroupRecordBytesMax}
+	return &Group{Name: name, Kind: kind, Last: floor, Epoch: floor, EmptySince: wallMillis, Dirty: true, WeightMax: core.GroupRecordBytesMax, SharesMax: core.GroupSharesMax}
 }
 
 func (g *Group) next() int64 {
@@ -152,6 +159,9 @@ func (g *Group) Join(j *Joining, catalog Catalog, now int64) (*Member, error) {
 	}
 	if known == nil && len(g.Members) >= core.GroupMembersMax {
 		return nil, ErrFull
+	}
+	if known == nil {
+		more += g.sharesWeight(len(g.Members)+1, g.partitions()) - g.sharesWeight(len(g.Members), g.partitions())
 	}
 	if weight := g.Weight(); more > 0 && weight+more > g.WeightMax {
 		return nil, &RoomError{Weight: weight, More: more, Max: g.WeightMax}
@@ -248,6 +258,9 @@ func (g *Group) remove(m *Member, wallMillis int64) {
 		}
 		if p.Target == m {
 			p.Target = nil
+		}
+		if i := slices.Index(p.Shared, m); i >= 0 {
+			p.Shared = slices.Delete(p.Shared, i, i+1)
 		}
 	})
 	if len(g.Members) == 0 {

@@ -3,6 +3,7 @@ package group
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pulsemq/pulsemq/core"
@@ -12,7 +13,9 @@ import (
 //
 //	version u8 | kind u8 | last, epoch, empty since: uvarint
 //	members uvarint, each: id, instance, client, host | epoch, session ms, rebalance ms, version | away u8 | pattern | names
-//	topics uvarint, each: id 16 bytes | name | partitions uvarint, each: holder+1, target+1 (places in the list of members) | epoch when held
+//	topics uvarint, each: id 16 bytes | name | partitions uvarint, each
+//	  of a stream group: holder+1, target+1 (places in the list of members) | epoch when held
+//	  of a queue group: sharers uvarint, 0 for all members that read the topic, each: place+1
 //
 // Texts are a uvarint length and bytes, numbers are uvarints.
 const recordVersion = 1
@@ -49,14 +52,33 @@ func (g *Group) AppendRecord(b []byte) []byte {
 		b = append(b, t.ID[:]...)
 		b = appendText(b, t.Name)
 		b = binary.AppendUvarint(b, uint64(len(t.Partitions)))
+		readers := -1
+		if g.Kind == Queue {
+			readers = len(g.readers(t))
+		}
 		for i := range t.Partitions {
 			p := &t.Partitions[i]
+			if g.Kind == Queue {
+				b = appendShared(b, p, place, readers)
+				continue
+			}
 			b = binary.AppendUvarint(b, place[p.Holder])
 			b = binary.AppendUvarint(b, place[p.Target])
 			if p.Holder != nil {
 				b = binary.AppendUvarint(b, uint64(p.Epoch))
 			}
 		}
+	}
+	return b
+}
+
+func appendShared(b []byte, p *Partition, place map[*Member]uint64, readers int) []byte {
+	if len(p.Shared) == readers {
+		return append(b, 0)
+	}
+	b = binary.AppendUvarint(b, uint64(len(p.Shared)))
+	for _, m := range p.Shared {
+		b = binary.AppendUvarint(b, place[m])
 	}
 	return b
 }
@@ -72,7 +94,7 @@ func ParseRecord(name string, b []byte, now int64) (*Group, error) {
 	if version := r.byte(); version != recordVersion {
 		return nil, fmt.Errorf("record of group %s: version %d, and this build reads %d", core.Quote(name), version, recordVersion)
 	}
-	g := &Group{Name: name, Kind: Kind(r.byte()), WeightMax: core.GroupRecordBytesMax}
+	g := &Group{Name: name, Kind: Kind(r.byte()), WeightMax: core.GroupRecordBytesMax, SharesMax: core.GroupSharesMax}
 	g.Last, g.Epoch, g.EmptySince = r.int(), r.int(), r.int()
 	for n := r.count(); n > 0 && !r.bad; n-- {
 		m := &Member{ID: r.text(), Instance: r.text(), Client: r.text(), Host: r.text(), Heard: now}
@@ -92,7 +114,15 @@ func ParseRecord(name string, b []byte, now int64) (*Group, error) {
 		t := &Topic{}
 		copy(t.ID[:], r.bytes(uint64(len(t.ID))))
 		t.Name = r.text()
+		var readers []*Member
+		if g.Kind == Queue {
+			readers = g.readers(t)
+		}
 		for k := r.count(); k > 0 && !r.bad; k-- {
+			if g.Kind == Queue {
+				t.Partitions = append(t.Partitions, Partition{Shared: r.shared(g, readers)})
+				continue
+			}
 			p := Partition{Holder: r.member(g), Target: r.member(g)}
 			if p.Holder != nil {
 				p.Epoch = r.int()
@@ -156,6 +186,21 @@ func (r *recordReader) count() int64 {
 }
 
 func (r *recordReader) text() string { return string(r.bytes(uint64(r.int()))) }
+
+// shared reads who shares a partition.
+func (r *recordReader) shared(g *Group, readers []*Member) []*Member {
+	n := r.count()
+	if n == 0 {
+		return slices.Clone(readers)
+	}
+	list := make([]*Member, 0, n)
+	for ; n > 0 && !r.bad; n-- {
+		m := r.member(g)
+		r.bad = r.bad || m == nil
+		list = append(list, m)
+	}
+	return list
+}
 
 func (r *recordReader) member(g *Group) *Member {
 	n := r.int()

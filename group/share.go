@@ -6,17 +6,17 @@ import "slices"
 // with it unless that would leave the loads more than one apart.
 func (g *Group) share(now int64) {
 	g.Epoch = g.next()
+	if g.Kind == Queue {
+		g.shareQueue()
+		return
+	}
 	for _, m := range g.Members {
 		m.load = 0
 	}
 	wanted := make([][]*Member, len(g.Topics)) // per topic, who reads it, in the order of ids
 	alike := true
 	for i, t := range g.Topics {
-		for _, m := range g.Members {
-			if m.wants(t) {
-				wanted[i] = append(wanted[i], m)
-			}
-		}
+		wanted[i] = g.readers(t)
 		alike = alike && len(wanted[i]) == len(g.Members)
 	}
 	free := 0
@@ -45,16 +45,21 @@ func (g *Group) share(now int64) {
 	g.move(now)
 }
 
+func (g *Group) partitions() int {
+	total := 0
+	for _, t := range g.Topics {
+		total += len(t.Partitions)
+	}
+	return total
+}
+
 // level shares topics out that everybody reads: loads differ by one at most, and as few
 // partitions move as that allows.
 func (g *Group) level() {
 	if len(g.Members) == 0 {
 		return
 	}
-	total := 0
-	for _, t := range g.Topics {
-		total += len(t.Partitions)
-	}
+	total := g.partitions()
 	base, extra := total/len(g.Members), total%len(g.Members)
 	order := slices.Clone(g.Members) // who has most keeps one more
 	slices.SortStableFunc(order, func(a, b *Member) int { return b.load - a.load })

@@ -10,6 +10,7 @@ const (
 	textWeight      = 3 // the length before a text
 	memberWeight    = 5*textWeight + 4*10 + 1 + 3
 	topicHeadWeight = 16 + textWeight + 3
+	shareWeight     = 2
 	partitionWeight = 2*2 + 6 // an epoch of 6 bytes: a thousand changes each second for a century
 )
 
@@ -19,7 +20,15 @@ func (g *Group) Weight() int {
 	for _, t := range g.Topics {
 		weight += topicWeight(t.Name, len(t.Partitions))
 	}
-	return weight
+	return weight + g.sharesWeight(len(g.Members), g.partitions())
+}
+
+// sharesWeight is what the places of a queue group's members take: nothing while all share all.
+func (g *Group) sharesWeight(members, partitions int) int {
+	if g.Kind != Queue || members*partitions <= g.SharesMax {
+		return 0
+	}
+	return max(g.SharesMax, partitions) * shareWeight
 }
 
 func (g *Group) membersWeight() int {

@@ -366,9 +366,19 @@ func (c *coordinator) describe(r *mail.Request, b *proto.DescribeGroupRequest) *
 func assignment(g *group.Group, m *group.Member) proto.GroupAssignment {
 	settled := true
 	topics := partitionsWhere(g, func(p *group.Partition) bool {
+		if g.Kind == group.Queue {
+			return p.Shares(m)
+		}
 		settled = settled && (p.Target != m || p.Holder == m)
 		return p.Holder == m && p.Target == m
 	})
+	if g.Kind == group.Queue { // nothing moves between its members, so only the membership can pass
+		for i := range topics {
+			for k := range topics[i].Partitions {
+				topics[i].Partitions[k].OwnerEpoch = m.Epoch
+			}
+		}
+	}
 	return proto.GroupAssignment{Version: m.Version, Settled: settled, Topics: topics}
 }
 
