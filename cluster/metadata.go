@@ -23,7 +23,8 @@ type Options struct {
 // use; Views of it are.
 //
 // Invariants: every topic is in byName and byID; ranges are those of the topics'
-// partitions, disjoint, and below partitionNext; partitions is their number.
+// partitions, disjoint, and below partitionNext; partitions is their number;
+// deadLetters counts how many topics name each dead-letter topic.
 type Metadata struct {
 	options Options
 
@@ -31,6 +32,7 @@ type Metadata struct {
 	byName        tree[string, *core.Topic]
 	byID          tree[core.TopicID, *core.Topic]
 	ranges        tree[core.PartitionID, partitionRange] // by first id
+	deadLetters   tree[string, int]                      // by name
 	partitions    int
 	partitionNext core.PartitionID
 	producerNext  core.ProducerID
@@ -78,6 +80,7 @@ func NewMetadata(o Options) *Metadata {
 		byName:        tree[string, *core.Topic]{compare: strings.Compare},
 		byID:          tree[core.TopicID, *core.Topic]{compare: compareTopicIDs},
 		ranges:        tree[core.PartitionID, partitionRange]{compare: cmp.Compare[core.PartitionID]},
+		deadLetters:   tree[string, int]{compare: strings.Compare},
 		partitionNext: core.PartitionIDFirst,
 	}
 }
@@ -172,8 +175,11 @@ func (m *Metadata) topicCreate(c *TopicCreate, change *Change) *proto.Error {
 		topic.Overrides[s.Key] = s.Value
 	}
 	topic.Config = m.config(topic)
+	if err := m.deadLetterAllowed(topic.Name, core.TopicConfig{}, topic.Config); err != nil {
+		return err
+	}
 	m.partitionsAdd(topic, int(c.Partitions), c.Leader)
-	m.topicPut(topic)
+	m.topicPut(topic, "")
 	change.Topic = topic
 	return nil
 }
@@ -183,6 +189,10 @@ func (m *Metadata) topicDelete(c *TopicDelete, change *Change) *proto.Error {
 	if !ok {
 		return topicUnknown("", c.Topic)
 	}
+	if err := m.deadLetterFree(topic); err != nil {
+		return err
+	}
+	m.deadLetterMoved(topic.Config.Queue.DeadLetterTopic, "")
 	m.byName, m.byID = m.byName.without(topic.Name), m.byID.without(topic.ID)
 	for _, run := range runs(topic.Partitions) {
 		m.ranges = m.ranges.without(run.first)
@@ -217,10 +227,13 @@ func (m *Metadata) topicAlter(c *TopicAlter, change *Change) *proto.Error {
 		topic.Overrides[s.Key] = s.Value
 	}
 	topic.Config = m.config(&topic)
+	if err := m.deadLetterAllowed(topic.Name, before.Config, topic.Config); err != nil {
+		return err
+	}
 	if count := int(c.Partitions); count > len(before.Partitions) {
 		m.partitionsAdd(&topic, count-len(before.Partitions), c.Leader)
 	}
-	m.topicPut(&topic)
+	m.topicPut(&topic, before.Config.Queue.DeadLetterTopic)
 	change.Topic, change.PartitionsBefore = &topic, len(before.Partitions)
 	change.Configured = topic.Config != before.Config
 	return nil
@@ -238,8 +251,10 @@ func (m *Metadata) nodeRegister(c *NodeRegister) *proto.Error {
 	return nil
 }
 
-// topicPut makes topic the current one of its name and id.
-func (m *Metadata) topicPut(topic *core.Topic) {
+// topicPut makes topic the current one of its name and id; deadLetter is the
+// dead-letter topic that it had before.
+func (m *Metadata) topicPut(topic *core.Topic, deadLetter string) {
+	m.deadLetterMoved(deadLetter, topic.Config.Queue.DeadLetterTopic)
 	m.byName, m.byID = m.byName.with(topic.Name, topic), m.byID.with(topic.ID, topic)
 }
 

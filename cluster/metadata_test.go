@@ -316,7 +316,7 @@ func drawCommand(t *rapid.T) Command {
 	id := rapid.Custom(func(t *rapid.T) core.TopicID { return topicID(rapid.ByteRange(1, 6).Draw(t, "id")) })
 	name := rapid.SampledFrom([]string{"a", "b", "c", "d"})
 	setting := rapid.Custom(func(t *rapid.T) Setting {
-		return Setting{rapid.SampledFrom([]string{"durability", "gone.key", "flush.ms"}).Draw(t, "key"), rapid.SampledFrom([]string{"sync", "none", "7ms"}).Draw(t, "value")}
+		return Setting{rapid.SampledFrom([]string{"durability", "gone.key", "flush.ms", "dead.letter.topic", "cleanup.policy"}).Draw(t, "key"), rapid.SampledFrom([]string{"sync", "none", "7ms", "a", "b", "c", "compact"}).Draw(t, "value")}
 	})
 	settings := rapid.SliceOfNDistinct(setting, 0, 3, func(s Setting) string { return s.Key })
 	leader := core.NodeID(rapid.Uint32Range(1, 2).Draw(t, "leader"))
@@ -326,7 +326,7 @@ func drawCommand(t *rapid.T) Command {
 	case kindTopicDelete:
 		return &TopicDelete{id.Draw(t, "topic")}
 	case kindTopicAlter:
-		return &TopicAlter{id.Draw(t, "topic"), settings.Draw(t, "set"), rapid.SliceOfN(rapid.SampledFrom([]string{"durability", "flush.ms"}), 0, 2).Draw(t, "unset"),
+		return &TopicAlter{id.Draw(t, "topic"), settings.Draw(t, "set"), rapid.SliceOfN(rapid.SampledFrom([]string{"durability", "flush.ms", "dead.letter.topic"}), 0, 2).Draw(t, "unset"),
 			rapid.Uint32Range(0, 9).Draw(t, "partitions"), leader}
 	case kindProducerReserve:
 		return &ProducerReserve{1, rapid.Uint32Range(1, 1000).Draw(t, "count")}

@@ -94,6 +94,6 @@ func (m *Metadata) restoreTopic(r *reader) error {
 	}
 	topic.Config = m.config(topic)
 	m.partitions += len(topic.Partitions)
-	m.topicPut(topic)
+	m.topicPut(topic, "")
 	return nil
 }

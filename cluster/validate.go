@@ -46,7 +46,7 @@ func (m *Metadata) PlanCreate(r *proto.CreateTopicRequest, id core.TopicID, rule
 		return nil, err
 	}
 	given, faults := gather(r.Configs, nil)
-	if err := m.configAllowed(r.Name, given, faults); err != nil {
+	if err := m.configAllowed(r.Name, given, core.TopicConfig{}, faults); err != nil {
 		return nil, err
 	}
 	return &TopicCreate{
@@ -74,6 +74,9 @@ func (m *Metadata) PlanGroups(id core.TopicID, rules Rules) (*TopicCreate, *prot
 func (m *Metadata) PlanDelete(r *proto.DeleteTopicRequest) (*TopicDelete, *proto.Error) {
 	topic, err := m.topicNamed(r.Name, r.TopicID)
 	if err != nil {
+		return nil, err
+	}
+	if err := m.deadLetterFree(topic); err != nil {
 		return nil, err
 	}
 	return &TopicDelete{Topic: topic.ID}, nil
@@ -104,7 +107,7 @@ func (m *Metadata) PlanAlter(r *proto.AlterTopicRequest, rules Rules) (*TopicAlt
 	for key, value := range set {
 		after[key] = value
 	}
-	if err := m.configAllowed(topic.Name, after, faults); err != nil {
+	if err := m.configAllowed(topic.Name, after, topic.Config, faults); err != nil {
 		return nil, nil, err
 	}
 	unset := slices.Clone(r.Unset)
@@ -242,10 +245,15 @@ func didYouMean(key string, known []core.TopicKey) string {
 	return ""
 }
 
-// configAllowed reports every fault of a topic's settings in one error.
-func (m *Metadata) configAllowed(name string, given map[string]string, faults core.Faults) *proto.Error {
-	_, more := core.ParseTopicConfig(given, m.options.Defaults)
-	faults = append(faults, more...)
+// configAllowed reports every fault of a topic's settings in one error. before is
+// the configuration that the topic has.
+func (m *Metadata) configAllowed(name string, given map[string]string, before core.TopicConfig, faults core.Faults) *proto.Error {
+	after, more := core.ParseTopicConfig(given, m.options.Defaults)
+	if faults = append(faults, more...); len(more) == 0 {
+		if fault := m.deadLetterProblem(name, before, after); fault != nil {
+			faults = append(faults, *fault)
+		}
+	}
 	if len(faults) == 0 {
 		return nil
 	}

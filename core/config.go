@@ -226,5 +226,6 @@ func (c *Config) TopicDefaults() TopicConfig {
 		Timestamp:           c.Topics.TimestampType,
 		TimestampAheadMax:   c.Topics.TimestampAheadMax,
 		CompressionValidate: c.Topics.ValidateCompressed,
+		Queue:               queueDefaults(),
 	}
 }

@@ -17,12 +17,13 @@ const (
 	KindCount                    // a whole number
 	KindSize                     // bytes: 64KB, 1GB
 	KindDuration                 // 5ms, 1h, 7d
+	KindBackoff                  // durations by attempt: 1s,10s,1m
 	KindChoice                   // one of a few words
 	KindText                     // a host name, a path
 )
 
 var kindNames = [...]string{KindBool: "bool", KindCount: "number", KindSize: "size",
-	KindDuration: "duration", KindChoice: "choice", KindText: "text"}
+	KindDuration: "duration", KindBackoff: "durations", KindChoice: "choice", KindText: "text"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -30,7 +31,8 @@ func (k Kind) String() string { return kindNames[k] }
 type Domain struct {
 	Kind Kind
 
-	// Min and Max bound a count, a size or a duration (nanoseconds); both are allowed.
+	// Min and Max bound a count, a size or a duration (nanoseconds), and each step of a
+	// back-off; both are allowed.
 	Min, Max int64
 
 	// Auto allows "auto": the broker chooses when it starts. It is held as the zero
@@ -40,7 +42,7 @@ type Domain struct {
 	// Unlimited allows "unlimited", held as the largest number of the type.
 	Unlimited bool
 
-	// Millis lets a duration be a plain number of milliseconds, for keys whose name says so.
+	// Millis lets a duration, or a step of a back-off, be a plain number of milliseconds, for keys whose name says so.
 	Millis bool
 
 	// Choices are the words of a choice; a choice is held as its place among them.
@@ -61,8 +63,9 @@ const CountUnlimited = math.MaxInt
 
 // value is a parsed value before it is stored in its typed field.
 type value struct {
-	number int64
-	text   string
+	number  int64
+	text    string
+	backoff Backoff
 }
 
 // parse reads a value as an operator spelled it.
@@ -97,13 +100,14 @@ func (d Domain) parse(text string) (value, error) {
 		v.number = int64(size)
 	case KindDuration:
 		var duration time.Duration
-		if d.Millis && strings.Trim(text, "0123456789") == "" && text != "" {
-			text += "ms"
-		}
-		if duration, err = ParseDuration(text); err != nil {
+		if duration, err = d.duration(text); err != nil {
 			err = fmt.Errorf("%w; allowed is %s", err, d.Allowed())
 		}
 		v.number = int64(duration)
+	case KindBackoff:
+		if v.backoff, err = parseBackoff(text, d.duration); err != nil {
+			err = fmt.Errorf("%w; allowed is %s", err, d.Allowed())
+		}
 	case KindChoice:
 		v.number = -1
 		for i, choice := range d.Choices {
@@ -126,6 +130,14 @@ func (d Domain) parse(text string) (value, error) {
 	return v, nil
 }
 
+// duration reads a duration, which may be a plain number of milliseconds.
+func (d Domain) duration(text string) (time.Duration, error) {
+	if d.Millis && strings.Trim(text, "0123456789") == "" && text != "" {
+		text += "ms"
+	}
+	return ParseDuration(text)
+}
+
 // problem says what keeps a value that is not auto out of the domain, or "".
 func (d Domain) problem(v value) string {
 	switch d.Kind {
@@ -135,6 +147,12 @@ func (d Domain) problem(v value) string {
 		}
 		if v.number < d.Min || v.number > d.Max {
 			return "allowed is " + d.Allowed()
+		}
+	case KindBackoff:
+		for _, step := range v.backoff {
+			if int64(step) < d.Min || int64(step) > d.Max {
+				return "allowed is " + d.Allowed()
+			}
 		}
 	case KindChoice:
 		if v.number < 0 || v.number >= int64(len(d.Choices)) {
@@ -163,6 +181,8 @@ func (d Domain) format(v value) string {
 		return Size(v.number).String()
 	case KindDuration:
 		return FormatDuration(time.Duration(v.number))
+	case KindBackoff:
+		return v.backoff.String()
 	case KindChoice:
 		if v.number < 0 || v.number >= int64(len(d.Choices)) {
 			return strconv.FormatInt(v.number, 10)
@@ -187,6 +207,9 @@ func (d Domain) Allowed() string {
 		return strings.Join(d.Choices[:len(d.Choices)-1], ", ") + " and " + d.Choices[len(d.Choices)-1]
 	case KindText:
 		words = append(words, "a "+d.Noun)
+	case KindBackoff:
+		words = append(words, fmt.Sprintf("1 to %d durations with commas between them, each %s to %s", BackoffStepsMax,
+			FormatDuration(time.Duration(d.Min)), FormatDuration(time.Duration(d.Max))))
 	default:
 		words = append(words, d.format(value{number: d.Min})+" to "+d.format(value{number: d.Max}))
 	}
@@ -222,6 +245,10 @@ func store(target any, v value) {
 		*p = CleanupPolicy(v.number)
 	case *TimestampType:
 		*p = TimestampType(v.number)
+	case *QueueAttempts:
+		*p = QueueAttempts(v.number)
+	case *Backoff:
+		*p = v.backoff
 	case *slog.Level:
 		*p = slog.Level(v.number*logLevelStep) + slog.LevelDebug
 	default:
@@ -255,6 +282,10 @@ func load(target any) value {
 		return value{number: int64(*p)}
 	case *TimestampType:
 		return value{number: int64(*p)}
+	case *QueueAttempts:
+		return value{number: int64(*p)}
+	case *Backoff:
+		return value{backoff: *p}
 	case *slog.Level:
 		return value{number: int64(*p-slog.LevelDebug) / logLevelStep}
 	}

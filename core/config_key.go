@@ -74,6 +74,8 @@ func inMillis(d Domain) Domain {
 var (
 	hostDomain = Domain{Kind: KindText, Noun: "host", Check: hostProblem}
 	pathDomain = Domain{Kind: KindText, Noun: "path", Check: pathProblem}
+
+	deadLetterDomain = Domain{Kind: KindText, Noun: "topic's name", Check: deadLetterProblem}
 )
 
 // keys declares every key of the broker, in the order in which they are listed.

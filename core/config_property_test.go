@@ -3,6 +3,7 @@ package core
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,7 +27,15 @@ func drawValue(t *rapid.T, name string, d Domain) string {
 		return rapid.SampledFrom([]string{"true", "false"}).Draw(t, name)
 	case KindChoice:
 		return rapid.SampledFrom(d.Choices).Draw(t, name)
+	case KindBackoff:
+		step := rapid.Custom(func(t *rapid.T) string {
+			return FormatDuration(time.Duration(rapid.Int64Range(d.Min, d.Max).Draw(t, "step")))
+		})
+		return strings.Join(rapid.SliceOfN(step, 1, BackoffStepsMax).Draw(t, name), ",")
 	case KindText:
+		if d.Noun == deadLetterDomain.Noun {
+			return rapid.SampledFrom([]string{"", "orders.dead"}).Draw(t, name)
+		}
 		return rapid.SampledFrom([]string{"localhost", "::1", "0.0.0.0", "10.1.2.3"}).Draw(t, name)
 	}
 	return d.format(value{number: rapid.Int64Range(d.Min, d.Max).Draw(t, name)})

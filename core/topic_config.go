@@ -21,6 +21,7 @@ type TopicConfig struct {
 	Timestamp           TimestampType
 	TimestampAheadMax   time.Duration
 	CompressionValidate bool
+	Queue               QueueConfig
 }
 
 // CleanupPolicy says how old records leave a topic.
@@ -62,6 +63,12 @@ type TopicKey struct {
 	field func(*TopicConfig) any
 }
 
+// Fixed is the default of a key that no key of the broker holds, as configuration writes it.
+func (k TopicKey) Fixed() string {
+	fixed := TopicConfig{Cleanup: CleanupDelete, Queue: queueDefaults()}
+	return k.format(load(k.field(&fixed)))
+}
+
 // topicKeys declares every topic key, in the order in which they are listed.
 var topicKeys = []TopicKey{
 	{"durability", "durability.mode", Domain{Kind: KindChoice, Choices: durabilityNames[:]},
@@ -100,6 +107,24 @@ var topicKeys = []TopicKey{
 	{"compression.validate", "topics.validate-compressed", Domain{Kind: KindBool},
 		"Whether compressed batches are opened and their records checked before they are accepted. Uncompressed batches always are.",
 		func(c *TopicConfig) any { return &c.CompressionValidate }},
+	{"queue.window.max", "", Domain{Kind: KindCount, Min: 1, Max: QueueWindowMax},
+		"How many records of a partition a queue group may have between the oldest that is not settled and the newest that was leased. When it is full, nothing further is leased until the oldest is settled.",
+		func(c *TopicConfig) any { return &c.Queue.WindowMax }},
+	{"queue.ack.timeout.ms", "", Domain{Kind: KindDuration, Min: int64(QueueAckTimeoutMin), Max: int64(QueueAckTimeoutMax), Millis: true},
+		"How long a member of a queue group has a record before it goes to another, unless the member asks for another time.",
+		func(c *TopicConfig) any { return &c.Queue.AckTimeout }},
+	{"queue.max.deliveries", "", Domain{Kind: KindCount, Min: 1, Max: QueueDeliveriesMax, Unlimited: true},
+		"How often a record is delivered to a queue group. When the last delivery fails it goes to the dead-letter topic.",
+		func(c *TopicConfig) any { return &c.Queue.DeliveriesMax }},
+	{"queue.backoff.ms", "", Domain{Kind: KindBackoff, Max: int64(QueueBackoffMax), Millis: true},
+		"How long a queue group waits before it delivers a failed record again: after the first delivery, the second, and so on; the last duration repeats.",
+		func(c *TopicConfig) any { return &c.Queue.Backoff }},
+	{"queue.attempts", "", Domain{Kind: KindChoice, Choices: queueAttempts},
+		"Whether a queue group's count of deliveries is on disk before each delivery (`durable`), or only with the outcome (`relaxed`): then a crash forgets the deliveries that were under way.",
+		func(c *TopicConfig) any { return &c.Queue.Attempts }},
+	{"dead.letter.topic", "", deadLetterDomain,
+		"The topic that takes the records that a queue group could not process; it must exist and not be compacted. Empty: such records stay in their partition and are passed over.",
+		func(c *TopicConfig) any { return &c.Queue.DeadLetterTopic }},
 }
 
 // TopicKeys returns the declarations in the order in which they are listed.

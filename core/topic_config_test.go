@@ -24,9 +24,9 @@ func TestTopicKeysBindEveryField(t *testing.T) {
 			t.Errorf("%s has no doc", key.Name)
 		}
 	}
-	v := reflect.ValueOf(&c).Elem()
-	if len(bound) != v.NumField() {
-		t.Errorf("%d fields are bound, TopicConfig has %d", len(bound), v.NumField())
+	// The fields of Queue are keys of their own.
+	if fields := reflect.TypeFor[TopicConfig]().NumField() - 1 + reflect.TypeFor[QueueConfig]().NumField(); len(bound) != fields {
+		t.Errorf("%d fields are bound, TopicConfig has %d", len(bound), fields)
 	}
 }
 
@@ -118,6 +118,50 @@ func TestParseTopicConfigKeepsBrokerLimit(t *testing.T) {
 	_, faults := ParseTopicConfig(map[string]string{"max.message.bytes": "1048577"}, topicDefaults())
 	if len(faults) != 1 || faults[0].Key != "max.message.bytes" || !strings.Contains(faults[0].Problem, "(1MiB)") {
 		t.Errorf("got %v", faults)
+	}
+}
+
+func TestQueueSettings(t *testing.T) {
+	given := map[string]string{"queue.window.max": "7", "queue.ack.timeout.ms": "2500", "queue.max.deliveries": "unlimited",
+		"queue.backoff.ms": "100, 2s,1m,1m", "queue.attempts": "relaxed", "dead.letter.topic": "orders.dead"}
+	c, faults := ParseTopicConfig(given, topicDefaults())
+	if faults != nil {
+		t.Fatal(faults)
+	}
+	q := c.Queue
+	if q.WindowMax != 7 || q.AckTimeout != 2500*time.Millisecond || q.DeliveriesMax != CountUnlimited ||
+		q.Attempts != QueueAttemptsRelaxed || q.DeadLetterTopic != "orders.dead" {
+		t.Errorf("got %+v", q)
+	}
+	for attempts, want := range map[int]time.Duration{0: 100 * time.Millisecond, 1: 100 * time.Millisecond, 2: 2 * time.Second,
+		3: time.Minute, 4: time.Minute, BackoffStepsMax: time.Minute, 1 << 31: time.Minute} {
+		if got := q.Backoff.After(attempts); got != want {
+			t.Errorf("after %d attempts: %v, want %v", attempts, got, want)
+		}
+	}
+	if text := q.Backoff.String(); text != "100ms,2s,1m" {
+		t.Errorf("written as %s", text)
+	}
+	if d := topicDefaults().Queue; d.WindowMax != 10_000 || d.AckTimeout != 30*time.Second || d.DeliveriesMax != 5 || d.Backoff != (Backoff{}) ||
+		d.Attempts != QueueAttemptsDurable || d.DeadLetterTopic != "" || d.Backoff.String() != "0s" {
+		t.Errorf("defaults %+v", d)
+	}
+}
+
+func TestQueueSettingsAreBounded(t *testing.T) {
+	long := strings.TrimSuffix(strings.Repeat("1s,", BackoffStepsMax+1), ",")
+	for given, says := range map[string]string{
+		"queue.window.max=0": "1 to 100000", "queue.window.max=100001": "1 to 100000", "queue.ack.timeout.ms=99": "100ms to 1d",
+		"queue.ack.timeout.ms=25h": "100ms to 1d", "queue.max.deliveries=0": "1 to 10000, or unlimited", "queue.max.deliveries=-1": "1 to 10000",
+		"queue.backoff.ms=": "1 to 16 durations", "queue.backoff.ms=1s,": "1 to 16 durations", "queue.backoff.ms=8d": "each 0s to 7d",
+		"queue.backoff.ms=1s,8d,1s": "each 0s to 7d", "queue.backoff.ms=" + long: "1 to 16 durations", "queue.backoff.ms=1s;2s": "not a duration",
+		"queue.attempts=loose": "durable and relaxed", "dead.letter.topic=a/b": "allowed are", "dead.letter.topic=__groups": "reserved",
+	} {
+		key, value, _ := strings.Cut(given, "=")
+		_, faults := ParseTopicConfig(map[string]string{key: value}, topicDefaults())
+		if len(faults) != 1 || faults[0].Key != key || !strings.Contains(faults[0].Problem, says) {
+			t.Errorf("%s: %v", given, faults)
+		}
 	}
 }
 

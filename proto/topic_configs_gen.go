@@ -28,4 +28,16 @@ const (
 	TopicConfigMessageTimestampAheadMaxMs = "message.timestamp.ahead.max.ms"
 	// Whether compressed batches are opened and their records checked before they are accepted.
 	TopicConfigCompressionValidate = "compression.validate"
+	// Records of a partition that a queue group may have between the oldest unsettled and the newest leased.
+	TopicConfigQueueWindowMax = "queue.window.max"
+	// How long a member of a queue group has a record, unless its LEASE says otherwise.
+	TopicConfigQueueAckTimeoutMs = "queue.ack.timeout.ms"
+	// Deliveries of a record to a queue group before it is dead; unlimited sets no bound.
+	TopicConfigQueueMaxDeliveries = "queue.max.deliveries"
+	// How long a record waits before the deliveries after the first, with commas between; the last repeats.
+	TopicConfigQueueBackoffMs = "queue.backoff.ms"
+	// Whether a delivery is counted on disk before it is made, or with its outcome.
+	TopicConfigQueueAttempts = "queue.attempts"
+	// The topic that takes the records that a queue group could not process; empty when there is none.
+	TopicConfigDeadLetterTopic = "dead.letter.topic"
 )

@@ -80,8 +80,11 @@ that the topic does not set has the value of the broker's key in the second colu
 `)
 	for _, key := range core.TopicKeys() {
 		from := "`" + key.Broker + "`"
-		if key.Broker == "" {
-			from = "always `" + key.Choices[0] + "`"
+		switch {
+		case key.Broker == "" && key.Fixed() == "":
+			from = "always empty"
+		case key.Broker == "":
+			from = "always `" + key.Fixed() + "`"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", key.Name, from, key.Allowed(), key.Doc)
 	}

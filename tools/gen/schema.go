@@ -104,7 +104,7 @@ type errorCode struct {
 
 type topicConfig struct {
 	Key    string   `yaml:"key"`
-	Kind   string   `yaml:"kind"` // choice, duration, size or bool
+	Kind   string   `yaml:"kind"` // choice, duration, durations, size, number, text or bool
 	Values []string `yaml:"values"`
 	Doc    string   `yaml:"doc"`
 }
