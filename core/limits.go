@@ -46,8 +46,7 @@ const (
 	// partition and turn.
 	GatherFrameBytesMax = 256 << 10
 
-	// SegmentExtentBytes is the most that a segment file grows at a time; it begins with
-	// SegmentExtentIdleBytes and doubles.
+	// SegmentExtentBytes is how much a segment file grows at a time.
 	SegmentExtentBytes = 16 << 20
 
 	// SegmentExtentIdleBytes is the first extent of a segment, which idle partitions never leave.
@@ -113,8 +112,14 @@ const (
 	// state file holds it.
 	CursorBytesMax = 8 << 20
 
+	// QueueBytesMax bounds what one partition keeps of the windows of its queue groups, as its
+	// state file holds it; QueueTextBytesMax is the part of it for what members said of dead
+	// records.
+	QueueBytesMax     = 5 << 20
+	QueueTextBytesMax = 1 << 20
+
 	// StateOwnerBytesMax bounds what a partition's owner keeps in a state file:
-	// producers, the offsets of groups, or the groups themselves.
+	// producers, the offsets and windows of groups, or the groups themselves.
 	StateOwnerBytesMax = 16 << 20
 
 	// ShardsMax and ReactorsMax bound a node's threads.
@@ -133,6 +138,7 @@ const (
 	_ = uint(1024 - AnswerSlicesMax)
 	_ = uint(StateOwnerBytesMax - GroupsBytesMax - 4*GroupRecordBytesMax)
 	_ = uint(GroupSharesMax - GroupPartitionsMax)
-	_ = uint(StateOwnerBytesMax - CursorBytesMax - 200*ProducersPerPartitionMax)
+	_ = uint(StateOwnerBytesMax - CursorBytesMax - QueueBytesMax - 200*ProducersPerPartitionMax)
+	_ = uint(QueueBytesMax - QueueTextBytesMax - 2*16*QueueWindowMax)
 	_ = uint(SegmentExtentBytes - SegmentExtentIdleBytes)
 )

@@ -33,6 +33,7 @@ var folderRules = []folderRule{
 	{"segment/disk/uring", []string{"core", "ring", "segment/disk/..."}, []string{"golang.org/x/sys", "github.com/iceber/iouring-go/syscall"}},
 	{"cluster", []string{"core", "proto", "segment"}, nil},
 	{"group", []string{"core"}, nil},
+	{"queue", []string{"core"}, nil},
 	{"cursor", []string{"core"}, nil},
 	{"shard", []string{"core", "proto", "segment", "cluster", "group", "cursor", "ring/mail"}, []string{"github.com/HdrHistogram/hdrhistogram-go"}},
 	{"shard/reactor", []string{"core", "proto", "segment", "segment/disk/...", "cluster", "shard", "ring/..."},

@@ -1,0 +1,69 @@
+package queue
+
+// Burial is a record on its way to the dead-letter topic.
+type Burial struct {
+	Offset   int64
+	Number   uint64 // of the window's burials, without gaps, also over crashes
+	Attempts uint16
+	Reason   Reason
+	Text     string
+}
+
+// FirstDying is the record that has been on its way to the dead-letter topic for longest.
+func (w *Window) FirstDying() (Burial, bool) { return w.NextDying(0) }
+
+// NextDying is the first one whose number is not below the one given.
+func (w *Window) NextDying(number uint64) (Burial, bool) {
+	w.forgetBuried()
+	for i := range w.dying.Len() {
+		o := *w.dying.At(i)
+		if o < w.low || w.at(o).state != Dying || uint64(w.at(o).at) < number {
+			continue
+		}
+		r := w.at(o)
+		reason, text := w.causes.of(r)
+		return Burial{o, uint64(r.at), r.attempts, reason, text}, true
+	}
+	return Burial{}, false
+}
+
+func (w *Window) forgetBuried() {
+	for w.dying.Len() > 0 {
+		if o := *w.dying.Front(); o >= w.low && w.at(o).state == Dying {
+			return
+		}
+		w.dying.Pop()
+	}
+}
+
+// Look is what is known of one record.
+type Look struct {
+	Offset   int64
+	Attempts uint16
+	State    State
+	Leased   bool
+	Holder   uint32 // of one that is leased
+	Lease    int64  // when it is over, nanoseconds of the monotonic clock
+	Delay    int64  // of one that is delayed: until when, milliseconds
+	Reason   Reason
+	Text     string
+}
+
+// Blocker is the first record from an offset on that is not settled.
+func (w *Window) Blocker(from int64) (Look, bool) {
+	for o := max(from, w.low); o < w.high; o++ {
+		r := w.at(o)
+		if r.state == Settled {
+			continue
+		}
+		l := Look{Offset: o, Attempts: r.attempts, State: r.state, Leased: r.mark == leased || r.mark == settling}
+		if l.Leased {
+			l.Holder, l.Lease = r.tag, r.at
+		} else if r.state == Delayed {
+			l.Delay = r.at
+		}
+		l.Reason, l.Text = w.causes.of(r)
+		return l, true
+	}
+	return Look{}, false
+}
