@@ -227,7 +227,7 @@ var keys = []Key{
 		"How long records are kept. Default of the topic key retention.ms.",
 		func(c *Config) any { return &c.Retention.Time }},
 	{"retention.bytes", "unlimited", retentionBytesDomain,
-		"How many bytes one partition keeps. Default of the topic key retention.bytes.",
+		"How many bytes of records one partition keeps. Default of the topic key retention.bytes.",
 		func(c *Config) any { return &c.Retention.Bytes }},
 
 	{"producer.max-batch-size", "100000", Domain{Kind: KindCount, Min: 1, Max: 1_000_000},

@@ -84,7 +84,7 @@ var topicKeys = []TopicKey{
 		"How long records are kept. A segment leaves when its newest record is older; the active segment stays.",
 		func(c *TopicConfig) any { return &c.RetentionTime }},
 	{"retention.bytes", "retention.bytes", retentionBytesDomain,
-		"How many bytes one partition keeps. The oldest segments beyond it leave; the active segment stays.",
+		"How many bytes of records one partition keeps. The oldest segments beyond it leave; the active segment stays. What groups commit counts only beyond as many bytes again.",
 		func(c *TopicConfig) any { return &c.RetentionBytes }},
 	{"segment.bytes", "storage.segment-size", segmentBytesDomain,
 		"Size from which a new segment file is begun.",

@@ -12,7 +12,8 @@ const (
 	TopicConfigFlushBytes = "flush.bytes"
 	// Records older than this may be dropped; unlimited keeps them for ever.
 	TopicConfigRetentionMs = "retention.ms"
-	// The oldest segments of a partition are dropped while it is larger than this; unlimited sets no bound.
+	// The oldest segments of a partition are dropped while its records are larger than this, or all of it than twice
+	// as much; unlimited sets no bound.
 	TopicConfigRetentionBytes = "retention.bytes"
 	// A segment larger than this is closed and a new one begun.
 	TopicConfigSegmentBytes = "segment.bytes"

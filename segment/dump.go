@@ -228,7 +228,7 @@ func dumpWhole(b []byte, kind FileKind, name string, r *Report) {
 			r.add(&EntryLine{"entry", name, e.Offset, e.Index, e.Term, e.Position, timestampOrNull(e.MaxTimestamp)})
 		}
 		r.add(&IndexLine{"index", name, len(x.Entries), x.End, x.NextOffset, x.LastIndex, timestampOrNull(x.MaxTimestamp),
-			x.MaxTimestampOffset, wallClock(x.AppendTimeLast)})
+			x.MaxTimestampOffset, wallClock(x.AppendTimeLast), x.CursorBytes})
 	case FileState:
 		_, s, err := ParseStateFile(b)
 		if err != nil {

@@ -160,7 +160,7 @@ func (s *Store) endFailed(l *Log) {
 		g.position, g.lastIndex, g.next = FileHeaderBytes, g.header.BaseIndex-1, g.header.BaseOffset
 	}
 	// The index may speak of frames that do not count; it is built again when it is asked for.
-	g.index, g.indexFrom = nil, 0
+	g.index, g.indexFrom, g.learned = nil, 0, false
 	s.trails.forget(g)
 	if g.empty() {
 		l.segments = l.segments[:len(l.segments)-1]

@@ -46,7 +46,13 @@ type Index struct {
 	// AppendTimeLast is the wall clock of the youngest frame, for retention by age; 0 unknown.
 	AppendTimeLast int64
 
+	// CursorBytes is what cursor frames take, each with what lies between it and the frame
+	// before it: a write of its own is padded to the disk's unit. Retention by size counts
+	// records, not who reads them.
+	CursorBytes int64
+
 	lastEntry int64 // position of the last entry
+	framed    int64 // the end of the last frame that is not local to the file; 0 none yet
 }
 
 const (
@@ -99,6 +105,14 @@ func (x *Index) Add(h *FrameHeader, position int64, maxTimestamp int64) {
 		})
 		x.lastEntry = position
 	}
+	if h.Kind == FrameCursor {
+		before := x.framed
+		if before == 0 {
+			before = position
+		}
+		x.CursorBytes += x.End - before
+	}
+	x.framed = x.End
 	x.NextOffset, x.LastIndex = h.Next(), h.Index
 	x.AppendTimeLast = max(x.AppendTimeLast, h.AppendTime)
 	if maxTimestamp > x.MaxTimestamp {
@@ -141,11 +155,14 @@ func (x *Index) FindTime(t int64) (IndexEntry, bool) {
 
 // Cut forgets what stands at and behind a point, after a failed write ended the
 // segment there. MaxTimestamp stays as an upper bound: a search may then begin
-// here in vain and goes on to the next segment, but misses nothing.
+// here in vain and goes on to the next segment, but misses nothing. So does
+// CursorBytes, as far as the segment reaches: retention may keep a little more.
 func (x *Index) Cut(p SealedPoint) {
 	i := sort.Search(len(x.Entries), func(i int) bool { return x.Entries[i].Position >= p.Position })
 	x.Entries = x.Entries[:i]
 	x.End, x.LastIndex, x.NextOffset = p.Position, p.Index, p.NextOffset
+	x.CursorBytes = min(x.CursorBytes, max(0, x.End-FileHeaderBytes))
+	x.framed = x.End
 	x.lastEntry = 0
 	if i > 0 {
 		x.lastEntry = x.Entries[i-1].Position

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"slices"
 	"strings"
 
@@ -14,13 +15,16 @@ import (
 // The file of an index: a file header that carries the segment's ids and its
 // salt, then
 //
-//	0 entries u32 | 4 zero u32 | 8 end i64 | 16 next offset i64 | 24 last index u64 |
+//	0 entries u32 | 4 cursor bytes u32 | 8 end i64 | 16 next offset i64 | 24 last index u64 |
 //	32 max timestamp i64 | 40 max timestamp offset i64 | 48 last append time i64 |
 //	56 entries... | crc u32 over the file header and all of this
 //
 // with an entry as
 //
 //	0 offset i64 | 8 index u64 | 16 position i64 | 24 max timestamp i64 | 32 term u32
+//
+// More cursor bytes than an u32 holds are stored as its greatest value; files of builds
+// that did not count them hold zero, and retention takes those bytes for records'.
 //
 // The salt ties it to one segment file: an index that was left behind by another
 // file of the same name does not match.
@@ -42,7 +46,7 @@ func AppendIndexFile(b []byte, segment *FileHeader, x *Index) []byte {
 	h.Kind = FileIndex
 	h.Put(b[start:])
 	b = binary.BigEndian.AppendUint32(b, uint32(len(x.Entries)))
-	b = binary.BigEndian.AppendUint32(b, 0)
+	b = binary.BigEndian.AppendUint32(b, uint32(min(x.CursorBytes, math.MaxUint32)))
 	b = binary.BigEndian.AppendUint64(b, uint64(x.End))
 	b = binary.BigEndian.AppendUint64(b, uint64(x.NextOffset))
 	b = binary.BigEndian.AppendUint64(b, uint64(x.LastIndex))
@@ -80,17 +84,18 @@ func ParseIndexFile(b []byte) (FileHeader, *Index, error) {
 	if binary.BigEndian.Uint32(b[len(b)-4:]) != crc32.Checksum(b[:len(b)-4], castagnoli) {
 		return h, nil, fmt.Errorf("%w: checksum mismatch", ErrIndexFile)
 	}
-	if binary.BigEndian.Uint32(p[4:]) != 0 {
-		return h, nil, fmt.Errorf("%w: unused bytes are not zero", ErrIndexFile)
-	}
 	x := &Index{
 		Entries:            make([]IndexEntry, n),
+		CursorBytes:        int64(binary.BigEndian.Uint32(p[4:])),
 		End:                int64(binary.BigEndian.Uint64(p[8:])),
 		NextOffset:         core.Offset(binary.BigEndian.Uint64(p[16:])),
 		LastIndex:          core.Index(binary.BigEndian.Uint64(p[24:])),
 		MaxTimestamp:       int64(binary.BigEndian.Uint64(p[32:])),
 		MaxTimestampOffset: core.Offset(binary.BigEndian.Uint64(p[40:])),
 		AppendTimeLast:     int64(binary.BigEndian.Uint64(p[48:])),
+	}
+	if x.CursorBytes > max(0, x.End) {
+		return h, nil, fmt.Errorf("%w: %d bytes of cursors in %d", ErrIndexFile, x.CursorBytes, x.End)
 	}
 	p = p[indexHeadBytes:]
 	last := IndexEntry{Position: FileHeaderBytes - 1, MaxTimestamp: TimestampNone}
@@ -113,6 +118,7 @@ func ParseIndexFile(b []byte) (FileHeader, *Index, error) {
 	if n == 0 {
 		x.lastEntry = 0
 	}
+	x.framed = x.End
 	return h, x, nil
 }
 

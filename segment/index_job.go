@@ -42,6 +42,9 @@ func (g *segment) indexed(offset core.Offset) bool {
 	return len(g.index.Entries) > 0 && g.index.Entries[0].Offset <= offset
 }
 
+// indexWhole says whether the index of all of the segment is at hand.
+func (g *segment) indexWhole() bool { return g.index != nil && g.indexFrom <= FileHeaderBytes }
+
 // loadIndex begins to load a segment's index; false when the workers are busy.
 func (s *Store) loadIndex(g *segment, w indexWaiter) bool {
 	if g.indexJob != nil {
@@ -135,7 +138,10 @@ func (j *indexJob) Done() {
 		}
 		g.indexFrom = FileHeaderBytes
 		g.indexUsed = s.mono
-		g.maxKnown, g.maxTimestamp = true, g.index.MaxTimestamp
+		g.learnIndex()
+		if g.log.state != logDropped {
+			s.activate(g.log) // a log at rest gives it up again when nobody has used it for a while
+		}
 		s.noteHoles(g.log, g.path, j.holes, damageOfSegment)
 	}
 	for _, w := range j.waiters {
@@ -152,6 +158,7 @@ func (x *Index) prepend(before *Index) {
 		x.MaxTimestamp, x.MaxTimestampOffset = before.MaxTimestamp, before.MaxTimestampOffset
 	}
 	x.AppendTimeLast = max(x.AppendTimeLast, before.AppendTimeLast)
+	x.CursorBytes += before.CursorBytes
 	x.Entries = append(before.Entries, x.Entries...)
 	if len(x.Entries) > 0 && x.lastEntry == 0 {
 		x.lastEntry = before.lastEntry

@@ -28,8 +28,16 @@ func drawFrames(t *rapid.T, x *Index) []indexedFrame {
 		h := FrameHeader{Kind: FrameData, Index: index, Term: core.Term(1 + i/10), BaseOffset: next, AppendTime: int64(i),
 			Span: uint32(rapid.IntRange(1, 50).Draw(t, "span")), Bytes: uint32(rapid.IntRange(100, 60_000).Draw(t, "bytes"))}
 		timestamp := int64(rapid.IntRange(0, 30).Draw(t, "timestamp"))
-		if rapid.IntRange(0, 9).Draw(t, "kind") == 0 {
+		switch rapid.IntRange(0, 9).Draw(t, "kind") {
+		case 0:
 			h.Kind, h.Span, timestamp = FrameNoop, 0, TimestampNone
+		case 1, 2:
+			h.Kind, h.Span, timestamp = FrameCursor, 0, TimestampNone
+		}
+		if i > 0 && rapid.IntRange(0, 4).Draw(t, "write") == 0 { // it begins a write: its mark, on the disk's unit
+			position = alignUp(position)
+			x.Add(&FrameHeader{Kind: FrameWriteMark}, position, TimestampNone)
+			position += FrameHeaderBytes
 		}
 		frames = append(frames, indexedFrame{h, position, timestamp})
 		x.Add(&h, position, timestamp)
@@ -89,10 +97,24 @@ func TestIndexAgainstLinearScan(t *testing.T) {
 		if x.MaxTimestamp != most || x.MaxTimestampOffset != where {
 			t.Fatalf("max timestamp %d at %d, want %d at %d", x.MaxTimestamp, x.MaxTimestampOffset, most, where)
 		}
+		// Cursors, each from the frame before it on; the first frame has none before it.
+		cursors := int64(0)
+		for i, f := range frames {
+			if f.header.Kind == FrameCursor {
+				from := f.position
+				if i > 0 {
+					from = frames[i-1].position + FrameHeaderBytes + int64(frames[i-1].header.Bytes)
+				}
+				cursors += f.position + FrameHeaderBytes + int64(f.header.Bytes) - from
+			}
+		}
+		if x.CursorBytes != cursors {
+			t.Fatalf("%d bytes of cursors, want %d", x.CursorBytes, cursors)
+		}
 		// The file holds the same.
 		header := testHeader(4, 0, 10)
 		_, back, err := ParseIndexFile(AppendIndexFile(nil, &header, x))
-		if err != nil || len(back.Entries) != len(x.Entries) || back.End != x.End || back.lastEntry != x.lastEntry {
+		if err != nil || len(back.Entries) != len(x.Entries) || back.End != x.End || back.lastEntry != x.lastEntry || back.CursorBytes != cursors {
 			t.Fatalf("%v: %+v", err, back)
 		}
 	})

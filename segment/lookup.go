@@ -65,8 +65,8 @@ func (u *timeLookup) step() {
 		return
 	}
 	for _, g := range l.segments {
-		if !g.maxKnown && !g.empty() {
-			if g == l.active() && g.index != nil && g.indexFrom <= FileHeaderBytes {
+		if !g.learned && !g.empty() {
+			if g == l.active() && g.indexWhole() {
 				continue // its index is at hand
 			}
 			u.hold(g)
@@ -84,7 +84,7 @@ func (u *timeLookup) step() {
 		if g.header.Segment < u.next || g.empty() || g.next <= u.query.First || g.maxTime() < u.query.Timestamp {
 			continue
 		}
-		if g.index == nil || g.indexFrom > FileHeaderBytes {
+		if !g.indexWhole() {
 			u.hold(g)
 			if !u.store.loadIndex(g, u) {
 				u.again()
@@ -136,7 +136,7 @@ func (u *timeLookup) stepMax() {
 		if g.empty() || g.next <= u.query.First || !u.whole && g.maxTime() < most {
 			continue
 		}
-		if g.index == nil || g.indexFrom > FileHeaderBytes {
+		if !g.indexWhole() {
 			if !u.whole {
 				u.hold(g)
 				if !u.store.loadIndex(g, u) {
@@ -199,7 +199,7 @@ func (c *chunk) batches() []byte {
 
 // maxTime is the greatest timestamp of the segment, or a bound of it.
 func (g *segment) maxTime() int64 {
-	if g.index != nil && g.indexFrom <= FileHeaderBytes {
+	if g.indexWhole() {
 		return g.index.MaxTimestamp
 	}
 	return g.maxTimestamp

@@ -540,6 +540,42 @@ func TestIdleHoldsNothing(t *testing.T) {
 	}
 }
 
+// A log that rests for good, because nothing ever leaves it, is looked at again once somebody has read it: the indexes
+// and files that a read took are given up.
+func TestIndexOfALogAtRest(t *testing.T) {
+	r := newRig(t, func(o *rigOptions) {
+		o.store.IdleNanos = 1e9
+		o.log.SegmentBytes, o.log.RetentionNanos, o.log.RetentionBytes = 512<<10, -1, -1
+	})
+	o := r.serve(16)[0]
+	for range 10 {
+		o.append(1, 100<<10)
+		r.settle()
+	}
+	resting := func(when string) {
+		t.Helper()
+		for range 5 {
+			r.tick(1e9)
+		}
+		if len(r.store.activeList) > 0 {
+			t.Fatalf("the log is looked at %s", when)
+		}
+	}
+	resting("although it is idle")
+	for range 2 {
+		if _, err := o.read(3, 4, 1); err != nil {
+			t.Fatal(err)
+		}
+		if o.log.segments[0].index == nil {
+			t.Fatal("the first segment was read without its index")
+		}
+		resting("although nobody reads it any more")
+		if o.log.segments[0].index != nil {
+			t.Fatal("the index of a log at rest is kept")
+		}
+	}
+}
+
 // After a clean stop the next start keeps the term, and what was stopped is whole.
 func TestCleanStopKeepsTerm(t *testing.T) {
 	r := newRig(t, func(o *rigOptions) { o.log = LogOptions{Durability: core.DurabilityNone} })

@@ -267,6 +267,7 @@ type IndexLine struct {
 	MaxTimestamp       *int64      `json:"max_timestamp"`
 	MaxTimestampOffset core.Offset `json:"max_timestamp_frame"`
 	AppendTimeLast     string      `json:"append_time_last,omitempty"`
+	CursorBytes        int64       `json:"cursor_bytes,omitempty"`
 }
 
 func (l *IndexLine) text() string {
@@ -274,8 +275,8 @@ func (l *IndexLine) text() string {
 	if l.MaxTimestamp != nil {
 		most = fmt.Sprintf("%d in the frame at offset %d", *l.MaxTimestamp, l.MaxTimestampOffset)
 	}
-	return fmt.Sprintf("            index      %d entries up to position %d, next offset %d, last index %d, max timestamp %s, last append %s",
-		l.Entries, l.End, l.NextOffset, l.LastIndex, most, l.AppendTimeLast)
+	return fmt.Sprintf("            index      %d entries up to position %d, next offset %d, last index %d, max timestamp %s, last append %s, %d bytes of cursors",
+		l.Entries, l.End, l.NextOffset, l.LastIndex, most, l.AppendTimeLast, l.CursorBytes)
 }
 
 // StateLine is what a state file holds.

@@ -19,38 +19,76 @@ func (s *Store) retain(l *Log) {
 	s.removeTrimmed(l)
 }
 
-// retainUpTo is where the log should start.
+// retainUpTo is where the log should start. By size it counts records alone, so that groups
+// which commit often do not shorten what they can read; but what their cursors take beyond
+// as much again counts too, for the disk has a bound.
 func (s *Store) retainUpTo(l *Log) core.Offset {
-	start := l.start
+	start, most := l.start, l.options.RetentionBytes
 	if l.options.Compact {
 		return start
 	}
-	size := l.SizeBytes()
+	size := int64(0) // of the segments from g on, and in it that of their cursors
+	for _, g := range l.segments {
+		size += g.bytes()
+	}
+	cursors, counted, known := int64(0), false, false
 	for i, g := range l.segments[:len(l.segments)-1] {
 		next := l.segments[i+1].header.BaseOffset
-		bytes := g.position - FileHeaderBytes
 		if next <= l.start { // about to go, or waiting for a state
-			size -= bytes
+			size -= g.bytes()
 			continue
 		}
-		tooLarge := l.options.RetentionBytes >= 0 && size-bytes >= l.options.RetentionBytes
+		tooLarge := false
+		if left := size - g.bytes(); most >= 0 && left >= most {
+			if !counted {
+				cursors, known = s.cursorBytes(l.segments[i:])
+				counted = true
+			}
+			tooLarge = left-most >= most || known && left-(cursors-g.cursors()) >= most
+		}
 		tooOld := l.options.RetentionNanos >= 0 && !s.clockJumped && g.appendLast != 0 && s.wall-g.appendLast > l.options.RetentionNanos
 		if g.appendLast == 0 && l.options.RetentionNanos >= 0 && !tooLarge {
-			s.loadIndex(g, ageWaiter{g}) // its age is told by its verified frames
+			s.loadIndex(g, indexLearner{g}) // its age is told by its verified frames
 		}
 		if !tooLarge && !tooOld || !l.restorable(i) {
 			break
 		}
 		start = next
-		size -= bytes
+		size, cursors = size-g.bytes(), cursors-g.cursors()
 	}
 	return start
 }
 
-// ageWaiter takes a segment's age from its index.
-type ageWaiter struct{ segment *segment }
+// bytes is what the segment holds.
+func (g *segment) bytes() int64 { return g.position - FileHeaderBytes }
 
-func (w ageWaiter) indexLoaded(err error) {
+// cursors is what cursor frames take of it, when that is known.
+func (g *segment) cursors() int64 {
+	if g.indexWhole() {
+		return g.index.CursorBytes
+	}
+	return g.cursorBytes
+}
+
+// cursorBytes adds up what cursors take in segments. Those whose index is not at hand are
+// asked for it, and the next look may know.
+func (s *Store) cursorBytes(segments []*segment) (bytes int64, known bool) {
+	known = true
+	for _, g := range segments {
+		if !g.learned && !g.indexWhole() {
+			known = false
+			s.loadIndex(g, indexLearner{g})
+			continue
+		}
+		bytes += g.cursors()
+	}
+	return bytes, known
+}
+
+// indexLearner takes a segment's age from its index.
+type indexLearner struct{ segment *segment }
+
+func (w indexLearner) indexLoaded(err error) {
 	if err == nil && w.segment.index != nil {
 		w.segment.appendLast = w.segment.index.AppendTimeLast
 	}

@@ -28,9 +28,11 @@ type segment struct {
 	indexJob    *indexJob
 	indexUsed   int64 // monotonic
 	appendLast  int64 // wall clock of its newest frame; 0 unknown
-	// maxTimestamp is the greatest of its records when maxKnown; it outlives the index.
+	// maxTimestamp is the greatest of its records and cursorBytes what its cursors take, when
+	// learned: what a whole index said outlives it.
 	maxTimestamp int64
-	maxKnown     bool
+	cursorBytes  int64
+	learned      bool
 
 	stateName     string     // what StateFresh makes, once a state was written
 	statePoint    core.Index // of its .state file; 0 none

@@ -158,11 +158,16 @@ const idleIndexEntriesMax = 16
 
 // dropIndex forgets a segment's index; it is loaded or rebuilt when asked for.
 func (s *Store) dropIndex(g *segment) {
-	if g.index != nil && g.indexFrom <= FileHeaderBytes && g != g.log.active() {
-		g.maxKnown, g.maxTimestamp = true, g.index.MaxTimestamp
+	if g.indexWhole() && g != g.log.active() {
+		g.learnIndex()
 	} else {
-		g.maxKnown = false
+		g.learned = false
 	}
 	g.index = nil
 	g.indexFrom = g.position
+}
+
+// learnIndex keeps what outlives a whole index.
+func (g *segment) learnIndex() {
+	g.learned, g.maxTimestamp, g.cursorBytes = true, g.index.MaxTimestamp, g.index.CursorBytes
 }

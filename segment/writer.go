@@ -325,7 +325,7 @@ func (s *Store) indexChunk(g *segment, c *chunk) {
 		g.index = NewIndex(g.header.BaseOffset, g.header.BaseIndex)
 		g.indexFrom = g.position // what lies below is indexed when it is asked for
 	}
-	g.maxKnown = false
+	g.learned = false
 	for at := c.start + FrameHeaderBytes; at < c.used; {
 		b := c.slab.Bytes[at:]
 		h := readFrameHeader(b)
