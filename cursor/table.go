@@ -17,6 +17,11 @@ type State struct {
 	Metadata  string
 }
 
+// Passed says whether a commit of the owner would change nothing: the same is committed already, or what is behind it.
+func (s *State) Passed(e *Entry) bool {
+	return e.Offset < s.Offset || e.Offset == s.Offset && e.Metadata == s.Metadata
+}
+
 // None is the state of a group that the partition does not know.
 var None = State{Owner: -1, Offset: -1, LastEpoch: -1}
 
@@ -141,7 +146,7 @@ func (t *Table) Apply(index core.Index, e *Entry, undo bool) Outcome {
 		if !known || e.Epoch != now.Owner {
 			return Stale
 		}
-		if e.Offset < now.Offset || e.Offset == now.Offset && e.Metadata == now.Metadata {
+		if now.Passed(e) {
 			return Older
 		}
 		after = State{e.Epoch, e.Offset, e.LastEpoch, e.Time, e.Metadata}
@@ -218,6 +223,9 @@ func (t *Table) Durable(index core.Index) {
 		t.notes = core.ShrinkSlice(slices.Delete(t.notes, 0, n))
 	}
 }
+
+// AllDurable says whether nothing that took effect may still be taken back.
+func (t *Table) AllDurable() bool { return len(t.notes) == 0 }
 
 // Rollback takes back every entry behind an index. Their frames are gone.
 func (t *Table) Rollback(index core.Index) {

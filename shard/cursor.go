@@ -104,6 +104,11 @@ func (m *Machine) cursor(r *mail.Request) {
 		p.answerOwned(r, c.Group) // a repetition: what makes an owner takes effect when it is durable
 		return
 	}
+	if e.Kind == cursor.Commit && known.Passed(&e) && (p.topic.Config.Durability != core.DurabilitySync || cs.table.AllDurable()) {
+		m.stats.Commits++
+		p.answerCursor(r, c.Group, nil) // a repetition too; of a topic that was raised to sync it still waits for the disk
+		return
+	}
 	if cs.wishes >= cursorWishesMax {
 		m.refuseRequest(r, errOverloadedCursor)
 		return

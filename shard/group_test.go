@@ -215,6 +215,45 @@ func TestCommitsOfATurnShareAFrame(t *testing.T) {
 	}
 }
 
+// A commit of what is committed already, or of what lies before, is answered without a frame. Of a topic that was raised to
+// sync since, it is answered when the first one is durable.
+func TestCommitOfWhatIsCommittedWritesNothing(t *testing.T) {
+	n := newNode(t, 1)
+	topic := n.create("orders", 1, "durability", "batch", "flush.ms", "60000")
+	id := topic.Partitions[0].ID
+	n.one(n.produceRequest(id, batchSpec{records: 10, value: 5, producer: -1}))
+	n.own(id, "g", 1)
+	wrote := func(what string, want uint64, c mail.Cursor, offset int64) {
+		t.Helper()
+		before := n.machines[0].stats.CursorFrames
+		c.Deed, c.Group, c.Owner = mail.CursorCommit, "g", 1
+		if s := n.mustCursor(id, c); s.Offset != offset {
+			t.Errorf("%s: committed is %d", what, s.Offset)
+		}
+		if frames := n.machines[0].stats.CursorFrames - before; frames != want {
+			t.Errorf("%s took %d frames", what, frames)
+		}
+	}
+	wrote("a commit", 1, mail.Cursor{Offset: 3}, 3)
+	wrote("the same again", 0, mail.Cursor{Offset: 3}, 3)
+	wrote("an older one", 0, mail.Cursor{Offset: 2}, 3)
+	wrote("other metadata", 1, mail.Cursor{Offset: 3, Metadata: "m"}, 3)
+	raised := *topic
+	raised.Config.Durability = core.DurabilitySync
+	p := n.machines[0].partitions[id]
+	p.configure(&raised)
+	again := mail.Request{Kind: mail.RequestCursor, Partition: id, LeaderEpoch: -1, Body: &mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: 1, Offset: 3, Metadata: "m"}}
+	n.machines[0].Receive(&again)
+	if p.cursors.table.AllDurable() || p.cursors.wishes != 1 {
+		t.Error("a repetition is answered before what it repeats is durable")
+	}
+	n.settle()
+	n.crash(1, mem.CrashOptions{Data: mem.FateDrop, Entries: mem.FateDrop, InFlight: mem.FateDrop})
+	if s := n.mustCursor(id, mail.Cursor{Group: "g"}); s.Offset != 3 || s.Metadata != "m" {
+		t.Errorf("after the power cut the table holds %+v", s)
+	}
+}
+
 // Cursors survive the removal of every segment that held their frames, and states that stand for them.
 func TestCursorsOutliveTheirSegments(t *testing.T) {
 	n := newNode(t, 1)
