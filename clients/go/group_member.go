@@ -402,6 +402,26 @@ func (g *GroupConsumer) own(ctx context.Context, leader uint32, list []taking) (
 	return answer, err
 }
 
+// commitStarts commits where the group begins in partitions that it has never committed to, when that is behind records
+// that it never wants to read. Else it would seem to be behind by those until its first commit, and a member that ends
+// before its first record would leave out what comes until the next member is there. What fails comes with that commit.
+func (g *GroupConsumer) commitStarts(ctx context.Context, got []taking, found map[partKey]*proto.FetchOffsetsResult) {
+	var keys []partKey
+	g.mu.Lock()
+	for _, t := range got {
+		if p := g.owned[t.key]; p != nil && p.owner == t.owner && p.committed < 0 && p.processed > found[t.key].LogStartOffset { // and it was not sought
+			keys = append(keys, t.key)
+		}
+	}
+	g.mu.Unlock()
+	if len(keys) == 0 {
+		return
+	}
+	bound, cancel := context.WithTimeout(ctx, g.config.rebalance/4)
+	defer cancel()
+	_ = g.commit(bound, keys)
+}
+
 // startAll begins to read what was taken over.
 func (g *GroupConsumer) startAll(ctx context.Context, got []taking, found map[partKey]*proto.FetchOffsetsResult) {
 	var places []GroupPartition
@@ -441,8 +461,6 @@ func (g *GroupConsumer) startAll(ctx context.Context, got []taking, found map[pa
 	}
 	g.mu.Lock()
 	for _, t := range got {
-		// Where it begins is committed too, with the first commit: else a member that ends before its first record, after a
-		// start at the latest one, would leave out what comes until the next member is there.
 		at, ok := begin[t.key]
 		if !ok {
 			at = handedOut{-1, -1}
@@ -453,6 +471,7 @@ func (g *GroupConsumer) startAll(ctx context.Context, got []taking, found map[pa
 	g.mu.Unlock()
 	sortGroupPartitions(places)
 	g.call(g.config.assigned, places)
+	g.commitStarts(ctx, got, found)
 	for _, t := range got {
 		if at, ok := begin[t.key]; ok {
 			if topic := g.client.cluster.Cached(t.key.topic); topic != nil {

@@ -55,6 +55,20 @@ func TestRealBrokerGroupStart(t *testing.T) {
 	}
 }
 
+// TestRealBrokerGroupStartIsCommitted begins at the latest record, in a member that leaves commits to its application: the
+// group is not behind by what it never wants to read.
+func TestRealBrokerGroupStartIsCommitted(t *testing.T) {
+	t.Parallel()
+	client := connect(t, realBroker(t))
+	groupTopic(t, client, "begun", 2, 5)
+	latest := []pulsemq.GroupOption{pulsemq.GroupStart(pulsemq.StartLatest()), pulsemq.GroupAutoCommit(0)}
+	a := openApp(t, client, "g", "begun", latest...).run(nil)
+	eventually(t, func() bool {
+		return committed(t, client, "g", 0)+committed(t, client, "g", 1) == 5
+	})
+	a.stop()
+}
+
 // TestRealBrokerGroupReset trims a log above what its group has committed. The member follows its policy, the application
 // is told in every case, and once.
 func TestRealBrokerGroupReset(t *testing.T) {
