@@ -35,6 +35,7 @@ var folderRules = []folderRule{
 	{"group", []string{"core"}, nil},
 	{"queue", []string{"core"}, nil},
 	{"cursor", []string{"core"}, nil},
+	{"deadletter", []string{"core", "proto"}, nil},
 	{"shard", []string{"core", "proto", "segment", "cluster", "group", "cursor", "ring/mail"}, []string{"github.com/HdrHistogram/hdrhistogram-go"}},
 	{"shard/reactor", []string{"core", "proto", "segment", "segment/disk/...", "cluster", "shard", "ring/..."},
 		[]string{"golang.org/x/sys", "github.com/HdrHistogram/hdrhistogram-go"}},
