@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/queue"
 )
 
 // State is what a partition knows of one group. A group that only owns has no offset yet.
@@ -35,27 +36,32 @@ const (
 	Stale
 	// Older: the committed offset is the same or a newer one; nothing was changed.
 	Older
+	// Unreadable: the entry is of a queue, and is none that this build reads; nothing was changed.
+	Unreadable
 )
 
 // Table is what a partition knows of all groups.
 //
 // Invariants: a committed offset rises, but by Seek; an owner epoch never falls while the group is known, and only Own
 // and Seek raise it; bytes is the size of the snapshot. notes are in the order of their indexes. list holds what byGroup
-// does.
+// does. The committed offset of a group with a window is the window's low offset.
 type Table struct {
 	byGroup map[string]*place
 	peak    int // of byGroup
 	list    []*place
 	walked  int // of list, by the walk that is under way
 	bytes   int
-	notes   []note // of entries that took effect and are not durable
+	notes   []note     // of entries that took effect and are not durable
+	queues  int        // places with a window
+	ops     []queue.Op // of the entry that is being applied
 }
 
 // place is a group's place in a table.
 type place struct {
 	State
-	group string
-	at    int // in list
+	group  string
+	at     int           // in list
+	window *queue.Window // of a queue group that has begun
 }
 
 // note is what the table had before an entry.
@@ -133,6 +139,9 @@ func (t *Table) Growth(e *Entry) int {
 func (t *Table) Apply(index core.Index, e *Entry, undo bool) Outcome {
 	now, known := t.Get(e.Group)
 	after := now
+	if t.Window(e.Group) != nil && (e.Kind == Own || e.Kind == Commit) { // its members own nothing, and settle what they lease
+		return Stale
+	}
 	switch e.Kind {
 	case Own:
 		if e.Epoch < now.Owner {
@@ -155,6 +164,10 @@ func (t *Table) Apply(index core.Index, e *Entry, undo bool) Outcome {
 			return Stale
 		}
 		after = State{e.Epoch, e.Offset, e.LastEpoch, e.Time, e.Metadata}
+		if w := t.Window(e.Group); w != nil {
+			core.Assert(!undo, "what changes a window is durable")
+			w.Reset(e.Offset)
+		}
 	case Forget:
 		if !known {
 			return Done
@@ -164,6 +177,13 @@ func (t *Table) Apply(index core.Index, e *Entry, undo bool) Outcome {
 		}
 		t.remove(e.Group)
 		return Done
+	case Queue:
+		core.Assert(!undo, "what changes a window is durable")
+		head, ops, err := queue.Parse(e.Queue, t.ops[:0])
+		if t.ops = ops; err != nil {
+			return Unreadable
+		}
+		return t.ApplyQueue(e.Group, head, ops)
 	default:
 		core.Assert(false, "a table is given entries of its own kinds")
 	}
@@ -195,6 +215,9 @@ func (t *Table) put(group string, after State) {
 // remove forgets a group. What a walk has met stays before what it has not.
 func (t *Table) remove(group string) {
 	p := t.byGroup[group]
+	if p.window != nil {
+		t.queues--
+	}
 	t.bytes -= stateBytes(group, &p.State)
 	if p.at < t.walked {
 		t.walked--
@@ -246,6 +269,9 @@ func (t *Table) Clone() *Table {
 	c := &Table{}
 	for _, p := range t.list {
 		c.put(p.group, p.State)
+		if p.window != nil {
+			c.setWindow(c.byGroup[p.group], p.window.Clone())
+		}
 	}
 	return c
 }

@@ -209,7 +209,7 @@ func (w *Window) Apply(op *Op, room int) {
 		return
 	}
 	next = min(next, w.low+core.QueueWindowMax)
-	if base >= next {
+	if base >= next || op.Kind == Begin {
 		return
 	}
 	w.reach(max(next, w.high))

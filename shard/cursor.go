@@ -3,6 +3,7 @@ package shard
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -357,7 +358,9 @@ func (cs *cursors) failWishes(p *partition, wishes []*cursorWish, err *proto.Err
 func (p *partition) replayCursors(h *segment.FrameHeader, payload []byte) {
 	cs := p.cursorsFor()
 	err := cursor.Parse(payload, func(e *cursor.Entry) error {
-		cs.table.Apply(h.Index, e, false)
+		if cs.table.Apply(h.Index, e, false) == cursor.Unreadable {
+			return fmt.Errorf("cursor frame of %d bytes: an entry of a queue group that this build does not read", len(payload))
+		}
 		return nil
 	})
 	if err != nil && p.replayErr == nil {

@@ -8,13 +8,14 @@ import (
 // The derived state of a partition is that of its producers alone, as it has always been
 // written, or sections:
 //
-//	version u16 (2) | sections: kind u8 (1 producers, 2 cursors) | length u32 | bytes
+//	version u16 (2) | sections: kind u8 (1 producers, 2 cursors, 3 queues) | length u32 | bytes
 //
 // That of a partition of the groups' topic is its coordinator's.
 const (
 	partitionStateVersion   = 2
 	partitionStateProducers = 1
 	partitionStateCursors   = 2
+	partitionStateQueues    = 3 // behind the cursors; only when a queue group has begun
 )
 
 // Snapshot appends the derived state at the log's end.
@@ -27,7 +28,12 @@ func (p *partition) Snapshot(b []byte) []byte {
 	}
 	b = binary.BigEndian.AppendUint16(b, partitionStateVersion)
 	b = appendSection(b, partitionStateProducers, p.producers.appendState)
-	return appendSection(b, partitionStateCursors, p.cursors.snapshot().AppendSnapshot)
+	table := p.cursors.snapshot()
+	b = appendSection(b, partitionStateCursors, table.AppendSnapshot)
+	if table.Queues() > 0 {
+		b = appendSection(b, partitionStateQueues, table.AppendQueues)
+	}
+	return b
 }
 
 func appendSection(b []byte, kind byte, appendTo func([]byte) []byte) []byte {
@@ -60,6 +66,8 @@ func (p *partition) Restore(state []byte) error {
 			err = p.producers.restore(section)
 		case partitionStateCursors:
 			err = p.cursorsFor().table.Restore(section)
+		case partitionStateQueues:
+			err = p.cursorsFor().table.RestoreQueues(section)
 		default:
 			err = fmt.Errorf("partition state of %d bytes: a section of kind %d, which this build does not read", len(state), kind)
 		}

@@ -1,0 +1,162 @@
+package cursor
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/queue"
+)
+
+// Window is a queue group's window; nil when the group has not begun, or is none.
+func (t *Table) Window(group string) *queue.Window {
+	if p := t.byGroup[group]; p != nil {
+		return p.window
+	}
+	return nil
+}
+
+// Queues is how many groups have a window.
+func (t *Table) Queues() int { return t.queues }
+
+// queueBytes is what a window takes in a snapshot beside its own bytes and its group's name.
+const queueBytes = 2 + 4
+
+// QueueBytes is the size of the snapshot of all windows at most, without its head. Windows grow by claims too, so it is
+// counted when it is asked for.
+func (t *Table) QueueBytes() (bytes int) {
+	for i, left := 0, t.queues; left > 0; i++ {
+		if p := t.list[i]; p.window != nil {
+			bytes += queueBytes + len(p.group) + p.window.Bytes()
+			left--
+		}
+	}
+	return bytes
+}
+
+// QueueGrowth is by how many bytes the begin of a group's window makes the snapshots grow: of the table, of the windows.
+func (t *Table) QueueGrowth(group string) (table, windows int) {
+	p := t.byGroup[group]
+	if p == nil {
+		table = entryBytes + len(group)
+	}
+	if p == nil || p.window == nil {
+		windows = queueBytes + len(group) + queue.New(0, 0).Bytes()
+	}
+	return table, windows
+}
+
+// textRoom is how many more bytes the windows may keep of what members said of dead records.
+func (t *Table) textRoom() int {
+	room := core.QueueTextBytesMax
+	for i, left := 0, t.queues; left > 0; i++ {
+		if p := t.list[i]; p.window != nil {
+			room -= p.window.TextBytes()
+			left--
+		}
+	}
+	return room
+}
+
+func (t *Table) setWindow(p *place, w *queue.Window) {
+	p.window = w
+	t.queues++
+}
+
+// ApplyQueue lets a stored entry of a queue group take effect; it is durable. Stale: it was for a window that has been set
+// to another offset since, or forgotten.
+func (t *Table) ApplyQueue(group string, head queue.Head, ops []queue.Op) Outcome {
+	state, known := t.Get(group)
+	if len(ops) > 0 && ops[0].Kind == queue.Begin { // alone in its entry
+		return t.beginQueue(group, state, head, &ops[0])
+	}
+	p := t.byGroup[group]
+	if !known || p.window == nil || head.Owner != p.Owner {
+		return Stale
+	}
+	for i := range ops {
+		op, room := &ops[i], 0
+		if op.Text != "" {
+			room = t.textRoom()
+		}
+		p.window.Apply(op, room)
+	}
+	p.Offset, p.Time = p.window.Low(), max(p.Time, head.Time)
+	return Done
+}
+
+// beginQueue makes a group's window, unless another has.
+func (t *Table) beginQueue(group string, state State, head queue.Head, op *queue.Op) Outcome {
+	switch {
+	case head.Owner < state.Owner:
+		return Stale
+	case t.Window(group) != nil:
+		return Done
+	}
+	if state.Offset < 0 { // else it was set before it began
+		state.Offset = op.Base
+	}
+	state.Time = max(state.Time, head.Time)
+	t.put(group, state)
+	t.setWindow(t.byGroup[group], queue.New(state.Offset, op.Identity))
+	return Done
+}
+
+// queueSnapshotVersion is the version of the layout of the windows' snapshot:
+//
+//	version u16 | groups u32 | in the order of names: name u16+bytes | window: length u32, bytes
+const queueSnapshotVersion = 1
+
+// AppendQueues appends the windows to b.
+func (t *Table) AppendQueues(b []byte) []byte {
+	b = binary.BigEndian.AppendUint16(b, queueSnapshotVersion)
+	b = binary.BigEndian.AppendUint32(b, uint32(t.queues))
+	for _, group := range t.names() {
+		w := t.byGroup[group].window
+		if w == nil {
+			continue
+		}
+		b = binary.BigEndian.AppendUint16(b, uint16(len(group)))
+		b = append(b, group...)
+		b = append(b, 0, 0, 0, 0)
+		start := len(b)
+		b = w.AppendSnapshot(b)
+		binary.BigEndian.PutUint32(b[start-4:], uint32(len(b)-start))
+	}
+	return b
+}
+
+// RestoreQueues adds the windows that AppendQueues wrote to a table that was restored.
+func (t *Table) RestoreQueues(b []byte) error {
+	bad := func(why string) error {
+		n := t.queues
+		*t = Table{}
+		return fmt.Errorf("queue state of %d bytes: damaged behind its group number %d: %s", len(b), n, why)
+	}
+	if len(b) < 6 || binary.BigEndian.Uint16(b) != queueSnapshotVersion {
+		*t = Table{}
+		return fmt.Errorf("queue state of %d bytes: not of version %d, which this build reads", len(b), queueSnapshotVersion)
+	}
+	count, rest := binary.BigEndian.Uint32(b[2:]), b[6:]
+	for range count {
+		group, after, ok := cut16(rest)
+		if !ok || len(after) < 4 || uint64(binary.BigEndian.Uint32(after)) > uint64(len(after)-4) {
+			return bad("it is cut short")
+		}
+		n := int(binary.BigEndian.Uint32(after))
+		window, err := queue.Restore(after[4 : 4+n])
+		if err != nil {
+			return bad(err.Error())
+		}
+		p := t.byGroup[string(group)]
+		if p == nil || p.window != nil || p.Offset != window.Low() {
+			return bad(fmt.Sprintf("a window from offset %d on of a group that does not stand there", window.Low()))
+		}
+		t.setWindow(p, window)
+		rest = after[4+n:]
+	}
+	if len(rest) != 0 {
+		return bad("bytes behind its end")
+	}
+	return nil
+}
