@@ -135,6 +135,9 @@ func (s *session) send(id uint64, cut int, m proto.Message) {
 	s.write.Lock()
 	defer s.write.Unlock()
 	s.net.Write(frame)
+	if cut > 0 {
+		s.net.Close() // what another goroutine sent behind it would be read as its rest
+	}
 }
 
 func (s *session) credit(bytes uint64, requests uint32) {
