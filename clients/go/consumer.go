@@ -41,6 +41,7 @@ type Consumer struct {
 	fetches       int                 // FETCH requests unanswered
 	hungry        []*part             // that wait for bytes or fetches to become less
 	feeding       bool                // one of them has its turn
+	reuse         *reuse              // nil: records are the application's for good
 	subscriptions map[uint32]*subscription
 }
 
@@ -68,6 +69,9 @@ func (c *Client) NewConsumer(options ...ConsumerOption) (*Consumer, error) {
 		follow:        map[string][16]byte{},
 		some:          make(chan struct{}),
 		subscriptions: map[uint32]*subscription{},
+	}
+	if config.reuse {
+		k.reuse = &reuse{bytesMax: config.bufferBytes}
 	}
 	k.polling <- struct{}{}
 	k.ctx, k.cancel = context.WithCancel(context.Background())

@@ -47,6 +47,7 @@ type consumerConfig struct {
 	resetAt          time.Time
 	skipCorrupt      bool
 	stopAtEnd        bool
+	reuse            bool
 	retryMin         time.Duration
 	retryMax         time.Duration
 }
@@ -130,6 +131,12 @@ func ConsumerSkipCorrupt(skip bool) ConsumerOption {
 // ConsumerStopAtEnd makes Poll return ErrEndOfLog, and Records end, once each partition has been read to where its end
 // was when it was first asked.
 func ConsumerStopAtEnd() ConsumerOption { return func(c *consumerConfig) { c.stopAtEnd = true } }
+
+// ConsumerReuse has the consumer use the memory of records again: what Poll has returned, keys, values and headers included, is
+// good until the next Poll, and a record of a loop over Records until the loop asks for the next one. Clone what is to be
+// kept. It spares the collector most of its work, and is for one goroutine that polls. Up to ConsumerBufferBytes of memory
+// more are kept.
+func ConsumerReuse() ConsumerOption { return func(c *consumerConfig) { c.reuse = true } }
 
 // ConsumerRetry bounds the wait before a partition that failed is asked again. It doubles from min to max and is
 // jittered by half; 20 ms and 1 s by default.

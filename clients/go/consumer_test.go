@@ -14,9 +14,13 @@ import (
 	"github.com/pulsemq/pulsemq/proto"
 )
 
-var modes = map[string]ConsumerOption{"pull": ConsumerMode(ConsumerPull), "push": ConsumerMode(ConsumerPush)}
+var modes = map[string]ConsumerOption{
+	"pull": ConsumerMode(ConsumerPull), "push": ConsumerMode(ConsumerPush),
+	"pull, memory used again": func(c *consumerConfig) { c.mode, c.reuse = ConsumerPull, true },
+	"push, memory used again": func(c *consumerConfig) { c.mode, c.reuse = ConsumerPush, true },
+}
 
-// eachMode runs a test with both ways of reading.
+// eachMode runs a test with all ways of reading.
 func eachMode(t *testing.T, f func(t *testing.T, mode ConsumerOption)) {
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) { f(t, mode) })

@@ -58,8 +58,10 @@ type part struct {
 // item is something to be returned: records or an error.
 type item struct {
 	err     *PartitionError
+	payload []byte // that the batches came in
 	raw     []byte // batches that are still packed
 	decoded []Record
+	slab    *slab // that decoded lies in; nil before it is decoded
 	through int64 // position once decoded is returned
 	epoch   int32 // leader epoch of the last record in decoded
 	bytes   int64 // of the consumer's buffer
@@ -188,8 +190,8 @@ func (p *part) retryLater(now time.Time, err error) {
 	p.notBefore = now.Add(wait)
 }
 
-// received takes in batches that are the answer to a request or were pushed.
-func (p *part) received(batches []byte, highWatermark int64, from *subscription) {
+// received takes in batches that are the answer to a request or were pushed, in payload.
+func (p *part) received(batches []byte, highWatermark int64, payload []byte, from *subscription) {
 	p.failures = 0
 	p.highWatermark = highWatermark
 	next, epoch := p.next, p.nextEpoch
@@ -215,7 +217,7 @@ func (p *part) received(batches []byte, highWatermark int64, from *subscription)
 	}
 	p.next, p.nextEpoch = next, epoch
 	p.begun = true
-	i := &item{raw: batches, bytes: int64(len(batches)), from: from}
+	i := &item{payload: payload, raw: batches, bytes: int64(len(batches)), from: from}
 	p.items = append(p.items, i)
 	p.bytes += i.bytes
 	p.consumer.bytes += i.bytes

@@ -60,6 +60,7 @@ func (k *Consumer) Records(ctx context.Context) iter.Seq2[*Record, error] {
 // taken is records on their way to the application.
 type taken struct {
 	part       *part
+	item       *item // that they are from
 	generation uint32
 	records    []Record
 	through    int64 // position after the last of them
@@ -100,6 +101,7 @@ func (k *Consumer) putBack(t *taken, i int) {
 		return
 	}
 	rest := &item{decoded: t.records[i:], through: t.through, epoch: t.epoch}
+	k.reuse.keep(t.item, rest)
 	p.items = append([]*item{rest}, p.items...)
 	p.list()
 }
@@ -112,6 +114,9 @@ func (k *Consumer) poll(ctx context.Context) (taken, error) {
 		return taken{}, ctx.Err()
 	}
 	defer func() { k.polling <- struct{}{} }()
+	k.mu.Lock()
+	k.reuse.recycle()
+	k.mu.Unlock()
 	for {
 		if err := ctx.Err(); err != nil {
 			return taken{}, err
@@ -145,8 +150,11 @@ func (k *Consumer) poll(ctx context.Context) (taken, error) {
 			k.mu.Unlock()
 			return taken{}, i.err
 		}
-		t := taken{part: p, generation: p.generation}
+		t := taken{part: p, item: i, generation: p.generation}
 		from, end := p.position, p.end
+		if len(i.decoded) == 0 && (i.slab == nil || k.reuse == nil) {
+			i.slab = k.reuse.slab() // without reuse the records that lie in the last one are the application's
+		}
 		k.mu.Unlock()
 		// Decompressing takes its time: neither connections nor other calls wait for it. Nobody else reads this item, for
 		// only one polls, and whoever discards it forgets it.
@@ -174,6 +182,7 @@ func (k *Consumer) poll(ctx context.Context) (taken, error) {
 			t.through, t.epoch = i.decoded[0].Offset, t.records[n-1].LeaderEpoch
 		} else if len(i.raw) == 0 {
 			p.pop()
+			k.reuse.finished(i)
 		}
 		if n == 0 {
 			p.position = t.through // batches that compaction has emptied
@@ -231,7 +240,7 @@ func (i *item) decode(p *part, from, end int64, enough, bytesMax int) *badBatch 
 	if len(i.decoded) > 0 || len(i.raw) == 0 {
 		return nil
 	}
-	// One allocation for all records of a turn.
+	// One allocation for all records of a turn, at most.
 	count := 0
 	for rest := i.raw; len(rest) > 0 && count < enough; {
 		b, after, err := proto.NextBatch(rest)
@@ -241,40 +250,37 @@ func (i *item) decode(p *part, from, end int64, enough, bytesMax int) *badBatch 
 		count += int(b.Count())
 		rest = after
 	}
-	records := make([]Record, 0, count)
-	var headers []Header
-	var shared proto.RecordIterator
+	records := i.slab.begin(count)
 	for len(i.raw) > 0 && (len(records) < enough || len(records) == 0) {
 		b, rest, err := proto.NextBatch(i.raw)
 		if err != nil {
 			i.decoded = records
 			return &badBatch{from, from, err}
 		}
-		it := &shared
-		if b.Codec() != proto.CodecNone {
-			it = new(proto.RecordIterator) // the records keep its buffer
-		}
+		it := i.slab.iterator(b)
 		before := len(records)
 		err = b.ValidateCRC()
 		if err == nil {
 			err = it.Reset(b, bytesMax)
 		}
+		leaderEpoch, timestampType := b.LeaderEpoch(), b.TimestampType()
 		for err == nil && it.Next() {
 			r := it.Record()
 			if r.Offset < from || end >= 0 && r.Offset >= end {
 				continue
 			}
-			first := len(headers)
-			for _, h := range r.Headers {
-				headers = append(headers, Header{Key: string(h.Key), Value: h.Value})
+			if len(records) < cap(records) {
+				records = records[:len(records)+1]
+			} else {
+				records = append(records, Record{})
 			}
-			records = append(records, Record{
-				Topic: p.topic, Partition: p.number, Offset: r.Offset, LeaderEpoch: b.LeaderEpoch(),
-				Timestamp: time.UnixMilli(r.Timestamp), TimestampType: b.TimestampType(), Key: r.Key, Value: r.Value,
-			})
-			if n := len(headers); n > first {
-				records[len(records)-1].Headers = headers[first:n:n]
-			}
+			// Field by field: a Record made elsewhere and copied costs a third more.
+			to := &records[len(records)-1]
+			to.Topic, to.Partition = p.topic, p.number
+			to.Offset, to.LeaderEpoch = r.Offset, leaderEpoch
+			to.Timestamp, to.TimestampType = time.UnixMilli(r.Timestamp), timestampType
+			to.Key, to.Value = r.Key, r.Value
+			to.Headers = i.slab.takeHeaders(r.Headers)
 		}
 		if err == nil {
 			err = it.Err()
@@ -284,8 +290,9 @@ func (i *item) decode(p *part, from, end int64, enough, bytesMax int) *badBatch 
 			return &badBatch{max(from, b.BaseOffset()), b.NextOffset(), err}
 		}
 		i.raw = rest
-		i.through, i.epoch = b.NextOffset(), b.LeaderEpoch()
+		i.through, i.epoch = b.NextOffset(), leaderEpoch
 	}
+	i.slab.records = records
 	i.decoded = records
 	return nil
 }

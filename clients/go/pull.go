@@ -58,6 +58,9 @@ func (p *part) fetch(live *conn.Conn, leader cluster.Partition) {
 		Keep: true,
 		Wait: wait,
 	}
+	if k.reuse != nil {
+		request.Buffer = k.reuse.buffer
+	}
 	request.Done = func(payload []byte, err error) bool {
 		var response proto.FetchResponse
 		if err == nil {
@@ -78,7 +81,7 @@ func (p *part) fetch(live *conn.Conn, leader cluster.Partition) {
 			if err != nil {
 				p.refused(err)
 			} else {
-				p.fetched(&response)
+				p.fetched(&response, payload)
 			}
 		}
 		if over {
@@ -109,10 +112,10 @@ func (k *Consumer) roomFor(bytes int64) bool {
 	return k.fetches < k.config.fetchConcurrency && (k.bytes == 0 || k.bytes+bytes <= int64(k.config.bufferBytes))
 }
 
-// fetched takes in one frame of an answer.
-func (p *part) fetched(r *proto.FetchResponse) {
+// fetched takes in one frame of an answer, which came in payload.
+func (p *part) fetched(r *proto.FetchResponse, payload []byte) {
 	if len(r.Batches) > 0 {
-		p.received(r.Batches, r.HighWatermark, nil)
+		p.received(r.Batches, r.HighWatermark, payload, nil)
 		return
 	}
 	p.failures = 0

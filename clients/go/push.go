@@ -198,7 +198,7 @@ func (s *subscription) push(payload []byte) {
 		p.refused(d.Error)
 		return
 	}
-	p.received(d.Batches, d.HighWatermark, s)
+	p.received(d.Batches, d.HighWatermark, nil, s)
 }
 
 // owe gives bytes back to the broker, in pieces that are worth a frame.

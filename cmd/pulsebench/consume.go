@@ -177,7 +177,7 @@ func (r *run) fillTopic(ctx context.Context, result *report.Result) ([]int64, er
 func (r *run) openWhole(ctx context.Context, to []int64, account load.Account) (reading, error) {
 	if r.sdk {
 		return sdk.OpenConsumers(ctx, sdk.ConsumersSpec{
-			Brokers: r.brokers, Version: core.Version, Topic: r.topic.Name, Group: r.group, Consumers: r.consumers, From: r.from, Rate: r.rate, Records: between(r.from, to),
+			Brokers: r.brokers, Version: core.Version, Topic: r.topic.Name, Group: r.group, Consumers: r.consumers, Reuse: r.reuse, From: r.from, Rate: r.rate, Records: between(r.from, to),
 			Account: account, Clock: r.clock,
 		})
 	}

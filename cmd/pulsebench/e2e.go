@@ -87,7 +87,7 @@ func (w *workload) endToEnd(ctx context.Context, s *session) error {
 func (r *run) openFollowing(ctx context.Context) (reading, error) {
 	if r.sdk {
 		return sdk.OpenConsumers(ctx, sdk.ConsumersSpec{
-			Brokers: r.brokers, Version: core.Version, Topic: r.topic.Name, Group: r.group, Consumers: r.consumers, From: r.from, Follow: true,
+			Brokers: r.brokers, Version: core.Version, Topic: r.topic.Name, Group: r.group, Consumers: r.consumers, Reuse: r.reuse, From: r.from, Follow: true,
 			Account: r.ledger, Filler: r.filler(), EndToEnd: true, Clock: r.clock,
 		})
 	}

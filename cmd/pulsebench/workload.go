@@ -60,6 +60,7 @@ type workload struct {
 	producers    int
 	consumers    int
 	group        string
+	reuse        bool
 	fetchSize    string
 
 	changed func(flag string) bool
@@ -117,6 +118,7 @@ func (w *workload) addReading(cmd *cobra.Command) {
 	}
 	flags.IntVar(&w.consumers, "consumers", 1, "consumers, with --sdk, that share the partitions; each has a client of its own")
 	flags.StringVar(&w.group, "group", "", "`name` of a stream group whose members the consumers are, with --sdk")
+	flags.BoolVar(&w.reuse, "reuse", false, "use the memory of records again with the next call of Poll, with --sdk")
 	flags.StringVar(&w.fetchSize, "fetch-size", "4MiB", "`size` that one request asks for")
 }
 
@@ -221,6 +223,7 @@ func (w *workload) validateClient() (faults []error) {
 	if !w.sdk {
 		refuse("producers", "is for --sdk: raw load has --connections")
 		refuse("consumers", "is for --sdk: raw load has --connections")
+		refuse("reuse", "is for --sdk: raw load keeps no records")
 		refuse("group", "is for --sdk: members of a group are consumers of the Go client")
 		return faults
 	}

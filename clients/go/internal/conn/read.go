@@ -50,7 +50,11 @@ func (c *Conn) readFrame(in *bufio.Reader, h proto.FrameHeader) error {
 	if lent {
 		payload, err = in.Peek(n)
 	} else {
-		payload = make([]byte, n)
+		if request != nil && request.Buffer != nil {
+			payload = request.Buffer(n)
+		} else {
+			payload = make([]byte, n)
+		}
 		err = readFull(c, in, payload)
 	}
 	if err != nil {

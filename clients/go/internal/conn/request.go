@@ -21,6 +21,9 @@ type Request struct {
 	// Keep makes the payload that Done gets its owner's; else it is only lent.
 	Keep bool
 
+	// Buffer makes room for the payload of a kept answer; nil makes it anew. It runs on the connection's reader.
+	Buffer func(bytes int) []byte
+
 	// Wait is what the broker may take on top of the connection's request timeout, as a long poll does.
 	Wait time.Duration
 

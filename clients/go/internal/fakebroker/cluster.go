@@ -30,6 +30,9 @@ type Cluster struct {
 	// Durability is what produce answers name.
 	Durability proto.Durability
 
+	// FrameBatches is the number of batches in each frame of an answer to FETCH; 0 is one.
+	FrameBatches int
+
 	// PageTopics is the number of topics on a page of METADATA; 0 is all.
 	PageTopics int
 }

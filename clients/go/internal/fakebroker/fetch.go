@@ -6,7 +6,7 @@ import (
 	"github.com/pulsemq/pulsemq/proto"
 )
 
-// fetch waits for records and answers in as many frames as there are batches.
+// fetch waits for records and answers in frames of FrameBatches batches.
 func (s *session) fetch(id uint64, r *proto.FetchRequest, fault Fault) {
 	c := s.cluster
 	deadline := time.After(time.Duration(r.MaxWaitMs) * time.Millisecond)
@@ -60,8 +60,14 @@ func (s *session) answerFetch(id uint64, frame proto.FetchResponse, batches []pr
 	if len(batches) == 0 {
 		s.send(id, 0, &frame)
 	}
-	for i, b := range batches {
-		frame.More = i < len(batches)-1
+	for len(batches) > 0 {
+		n := min(max(s.cluster.FrameBatches, 1), len(batches))
+		var b []byte
+		for _, batch := range batches[:n] {
+			b = append(b, batch...)
+		}
+		batches = batches[n:]
+		frame.More = len(batches) > 0
 		frame.Batches = b
 		if fault.CorruptCRC {
 			frame.Batches = append([]byte(nil), b...)

@@ -29,6 +29,7 @@ type ConsumersSpec struct {
 	Records   int64   // stop after about so many; 0 reads to the end
 	Account   load.Account
 	Filler    []byte // what follows the mark in each record of the run; nil when it is not known
+	Reuse     bool   // the memory of records is used again with the next Poll
 	EndToEnd  bool
 	Clock     load.Clock
 }
@@ -105,9 +106,17 @@ func OpenConsumers(ctx context.Context, spec ConsumersSpec) (_ *Consumers, err e
 	return c, nil
 }
 
+// options are those of every consumer.
+func (c *Consumers) options() (options []pulsemq.ConsumerOption) {
+	if c.spec.Reuse {
+		options = append(options, pulsemq.ConsumerReuse())
+	}
+	return options
+}
+
 // assign gives a consumer its partitions.
 func (c *Consumers) assign(ctx context.Context, one *consumer, i int) error {
-	var options []pulsemq.ConsumerOption
+	options := c.options()
 	if !c.spec.Follow {
 		options = append(options, pulsemq.ConsumerStopAtEnd())
 	}
@@ -135,7 +144,8 @@ func (c *Consumers) seek(ctx context.Context, client *pulsemq.Client) error {
 
 // join makes a consumer a member.
 func (c *Consumers) join(one *consumer) error {
-	member, err := one.client.NewGroupConsumer(c.spec.Group, pulsemq.GroupTopics(c.spec.Topic), pulsemq.GroupClientName("pulsebench"))
+	member, err := one.client.NewGroupConsumer(c.spec.Group, pulsemq.GroupTopics(c.spec.Topic), pulsemq.GroupClientName("pulsebench"),
+		pulsemq.GroupReads(c.options()...))
 	if err != nil {
 		return err
 	}
