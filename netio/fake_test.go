@@ -178,6 +178,10 @@ type fakeShard struct {
 	create  func(*proto.MetadataRequest)
 	mute    bool // answers nothing
 	chunk   int  // batches per fetch answer
+
+	leasings []*fakeLeasing
+	begun    map[core.PartitionID]bool        // by a queue group
+	next     map[core.PartitionID]core.Offset // of the record to be leased next
 }
 
 type fakeSubKey struct {
@@ -205,6 +209,8 @@ func newFakeShard(links []*mail.Link) *fakeShard {
 		credits: make(map[fakeSubKey]*int64),
 		pending: make([][]mail.Answer, len(links)),
 		chunk:   1 << 30,
+		begun:   make(map[core.PartitionID]bool),
+		next:    make(map[core.PartitionID]core.Offset),
 	}
 }
 
@@ -229,6 +235,7 @@ func (f *fakeShard) step() bool {
 		}
 	}
 	f.push()
+	f.pushLeased()
 	for reactor, link := range f.links {
 		waiting := f.pending[reactor]
 		sent := 0
@@ -338,6 +345,9 @@ func (f *fakeShard) serve(reactor uint8, q *mail.Request) {
 		case *proto.InitProducerRequest:
 			a.Body = &proto.InitProducerResponse{ProducerID: 1000}
 		}
+	case mail.RequestLease, mail.RequestUnlease, mail.RequestLeaseCredit, mail.RequestLeaseRecall, mail.RequestSettle, mail.RequestQueue, mail.RequestQueues:
+		f.serveQueue(reactor, q, a)
+		return
 	case mail.RequestReturn:
 		f.parcels--
 		return
@@ -347,6 +357,7 @@ func (f *fakeShard) serve(reactor uint8, q *mail.Request) {
 				f.drop(key)
 			}
 		}
+		f.leasings = slices.DeleteFunc(f.leasings, func(l *fakeLeasing) bool { return l.reactor == reactor && l.conn == q.Conn })
 		return
 	}
 	f.answer(reactor, a)

@@ -63,6 +63,8 @@ type Session struct {
 	listing map[uint64]groupPage
 
 	subscriptions map[uint64]*subscription
+	leasings      []*leasing
+	leaseSerial   uint64
 	parked        core.Queue[parkedFetch] // fetches that wait until the client has read
 	told          map[uint64]struct{}     // fetches that a shutdown has refused and their shard has not answered
 	touched       uint64                  // bit per shard that has been sent something about this connection
@@ -108,7 +110,7 @@ func (s *Session) Lost() {
 			r.must(core.ShardID(shard), &mail.Request{Kind: mail.RequestDisconnect, Conn: s.ref})
 		}
 	}
-	r.stats.Subscriptions -= int64(len(s.subscriptions))
+	r.stats.Subscriptions -= int64(len(s.subscriptions) + len(s.leasings))
 	if s.producing {
 		r.stats.Producers--
 	}
@@ -116,7 +118,7 @@ func (s *Session) Lost() {
 		r.stats.Consumers--
 	}
 	s.dropScatters()
-	s.subscriptions, s.creating, s.listing = nil, nil, nil
+	s.subscriptions, s.leasings, s.creating, s.listing = nil, nil, nil, nil
 	s.pendings = pendings{}
 	r.release(s)
 }

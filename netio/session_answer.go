@@ -16,6 +16,10 @@ func (s *Session) answer(shard core.ShardID, a *mail.Answer) {
 		s.answerSubscription(shard, a)
 		return
 	}
+	if a.Kind == mail.AnswerLease || a.Kind == mail.AnswerLeased || a.Kind == mail.AnswerLeaseCredit {
+		s.answerLeasing(shard, a)
+		return
+	}
 	if a.ID&scatterIDBit != 0 {
 		s.reactor.giveBack(shard, a.Parcel)
 		s.answerScatter(a)
@@ -64,6 +68,10 @@ func (s *Session) answer(shard core.ShardID, a *mail.Answer) {
 	case mail.AnswerTrim:
 		m := &scratch.deleteRecords
 		*m = proto.DeleteRecordsResponse{LogStartOffset: int64(a.LogStartOffset)}
+		s.push(a.ID, m)
+	case mail.AnswerSettle:
+		m, ok := a.Body.(*proto.SettleResponse)
+		core.Assert(ok, "the answer to SETTLE holds its response")
 		s.push(a.ID, m)
 	case mail.AnswerAdmin:
 		m, ok := a.Body.(proto.Message)

@@ -203,7 +203,7 @@ func (s *Session) beginFrame() {
 			s.producing = true
 			r.stats.Producers++
 		}
-	case !s.consuming && (h.Command == proto.CommandFetch || h.Command == proto.CommandSubscribe):
+	case !s.consuming && (h.Command == proto.CommandFetch || h.Command == proto.CommandSubscribe || h.Command == proto.CommandLease):
 		s.consuming = true
 		r.stats.Consumers++
 	}
@@ -317,6 +317,12 @@ func (s *Session) handle(p []byte) {
 	case proto.CommandJoinGroup, proto.CommandHeartbeat, proto.CommandLeaveGroup, proto.CommandFenceGroup, proto.CommandListGroups,
 		proto.CommandDescribeGroup, proto.CommandDeleteGroup:
 		s.groupCommand(h.RequestID, h.Command, p)
+	case proto.CommandLease:
+		s.lease(h.RequestID, p)
+	case proto.CommandSettle:
+		s.settleLeases(h.RequestID, p)
+	case proto.CommandDescribeQueue:
+		s.describeQueue(h.RequestID, p)
 	case proto.CommandCreateTopic, proto.CommandDeleteTopic, proto.CommandAlterTopic, proto.CommandInitProducer:
 		s.admin(h.RequestID, h.Command, p)
 	default:

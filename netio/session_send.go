@@ -63,6 +63,7 @@ type encodeScratch struct {
 	produceResponse proto.ProduceResponse
 	fetchResponse   proto.FetchResponse
 	deliverPush     proto.DeliverPush
+	leasedPush      proto.LeasedPush
 	deleteRecords   proto.DeleteRecordsResponse
 	ping            proto.PingRequest
 	pong            proto.PingResponse
@@ -259,7 +260,8 @@ func (s *Session) appendHead(b []byte, o *outgoing, size int) []byte {
 	a := &o.answer
 	header := proto.FrameHeader{Answer: true, RequestID: a.ID}
 	var start int
-	if a.Kind == mail.AnswerFetch {
+	switch a.Kind {
+	case mail.AnswerFetch:
 		header.Command = proto.CommandFetch
 		header.Version = proto.CommandFetch.Version()
 		m := &s.reactor.encode.fetchResponse
@@ -272,7 +274,19 @@ func (s *Session) appendHead(b []byte, o *outgoing, size int) []byte {
 		}
 		b, start = proto.BeginFrame(b, header)
 		b = m.AppendHead(b)
-	} else {
+	case mail.AnswerLeased:
+		header.Command = proto.CommandLeased
+		header.Version = proto.CommandLeased.Version()
+		m := &s.reactor.encode.leasedPush
+		*m = proto.LeasedPush{TopicID: o.topic, Partition: o.number, LeaderEpoch: int32(a.LeaderEpoch), Error: a.Err}
+		if a.Err == nil {
+			leased := a.Body.(*mail.Leased)
+			m.TimeoutMs, m.Leases = leased.TimeoutMillis, leased.Ranges
+		}
+		b, start = proto.BeginFrame(b, header)
+		b = m.AppendHead(b)
+		*m = proto.LeasedPush{} // the ranges go back with the parcel
+	default:
 		header.Command = proto.CommandDeliver
 		header.Version = proto.CommandDeliver.Version()
 		m := &s.reactor.encode.deliverPush

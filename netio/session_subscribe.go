@@ -57,7 +57,7 @@ func (s *Session) subscriptionFor(id uint64, m *proto.SubscribeRequest) (*subscr
 		return nil, proto.CodeInvalidRequest.Errorf("close names the subscription to close")
 	case id == 0 || s.subscriptions[id] != nil:
 		return nil, proto.CodeInvalidRequest.Errorf("request id %d cannot name a new subscription: it is 0 or names one already", id)
-	case len(s.subscriptions) >= subscriptionsMax:
+	case len(s.subscriptions)+len(s.leasings) >= subscriptionsMax:
 		return nil, &proto.Error{
 			Code:  proto.CodeTooManySubscriptions,
 			Text:  "the connection has as many subscriptions as it may; close one",

@@ -212,6 +212,9 @@ func (s *Session) lendAll() {
 	for _, id := range s.subscriptionIDs() {
 		s.subscriptions[id].lendAll()
 	}
+	for _, l := range s.leasings {
+		l.lend()
+	}
 }
 
 // subscriptionIDs are the session's subscriptions in the order of their ids, so that

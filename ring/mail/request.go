@@ -51,8 +51,10 @@ const (
 	// RequestLeaseCredit lends Records of credit to lease subscription (Conn, ID) on this shard. It has
 	// no answer. A shard that does not know the subscription forgets it.
 	RequestLeaseCredit
-	// RequestLeaseRecall asks for the credit that lease subscription (Conn, ID) has not used on this
-	// shard. It is answered by AnswerLeaseCredit, also when there is none and when the shard does not know it.
+	// RequestLeaseRecall asks for the credit that lease subscription (Conn, ID) has no records for on this
+	// shard: the shard leases first what it can, also with credit that came in the same turn, or two shards
+	// would take one record's credit from each other for ever. It is answered by AnswerLeaseCredit, also
+	// when there is none and when the shard does not know it.
 	RequestLeaseRecall
 	// RequestSettle carries a *Settle in Body for Partition. It is answered by AnswerSettle.
 	RequestSettle

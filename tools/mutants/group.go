@@ -212,4 +212,28 @@ var groupMutants = []mutant{
 		Put:   "			_ = i\n",
 		Tests: []string{"group.TestQueueModel"},
 	},
+	{
+		Name:  "lease-credit-lent-once",
+		Rule:  "Credit for leases that one shard has is not lent to another: more would be leased than a member asked for.",
+		File:  "netio/leasing.go",
+		Find:  "		free -= part\n",
+		Put:   "",
+		Tests: []string{"netio.TestLeaseModel"},
+	},
+	{
+		Name:  "lease-credit-recalled",
+		Rule:  "Credit that lies with a shard without records goes to one that has some.",
+		File:  "netio/leasing.go",
+		Find:  "			l.recallOthers(i)\n",
+		Put:   "",
+		Tests: []string{"netio.TestLeaseModel", "netio.TestLeaseCreditGoesWhereRecordsAre"},
+	},
+	{
+		Name:  "lease-of-a-closed-subscription",
+		Rule:  "What is late for a lease subscription that was closed is no lease of the next one of its name.",
+		File:  "netio/session_lease.go",
+		Find:  "	s.leaseSerial++\n",
+		Put:   "	s.leaseSerial = 1\n",
+		Tests: []string{"netio.TestLeaseEnds"},
+	},
 }
