@@ -58,6 +58,10 @@ const (
 	// ProducersPerPartitionMax bounds the idempotent producers remembered per partition.
 	ProducersPerPartitionMax = 10_000
 
+	// BurialProducerMin is the first of the producer ids that the broker makes up for itself, to
+	// write records that queue groups have given up. Ids are given out from 0 on, one by one.
+	BurialProducerMin ProducerID = 1 << 62
+
 	// ProducerBatchesRemembered is how many batches per producer and partition can be
 	// recognised as duplicates; HELLO announces it as the producer's in-flight limit.
 	ProducerBatchesRemembered = 5

@@ -27,6 +27,22 @@ func (w *Window) NextDying(number uint64) (Burial, bool) {
 	return Burial{}, false
 }
 
+// AppendDying appends the records on their way to the dead-letter topic whose number is not below the one given, in the
+// order of their numbers and at most so many.
+func (w *Window) AppendDying(list []Burial, number uint64, most int) []Burial {
+	w.forgetBuried()
+	for i := 0; i < w.dying.Len() && len(list) < most; i++ {
+		o := *w.dying.At(i)
+		if o < w.low || w.at(o).state != Dying || uint64(w.at(o).at) < number {
+			continue
+		}
+		r := w.at(o)
+		reason, text := w.causes.of(r)
+		list = append(list, Burial{o, uint64(r.at), r.attempts, reason, text})
+	}
+	return list
+}
+
 func (w *Window) forgetBuried() {
 	for w.dying.Len() > 0 {
 		if o := *w.dying.Front(); o >= w.low && w.at(o).state == Dying {

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -405,12 +406,23 @@ func TestQueueModel(t *testing.T) {
 				if string(clone.AppendSnapshot(nil)) != string(again.AppendSnapshot(nil)) {
 					t.Fatalf("a clone is another window")
 				}
+				dying := r.w.AppendDying(nil, 0, math.MaxInt)
+				if some := r.w.AppendDying(nil, 1, 2); len(dying) > 3 && dying[0].Number == 0 && !slices.Equal(some, dying[1:3]) {
+					t.Fatalf("dying are %v, the second and third of them %v", dying, some)
+				}
 				last := int64(-1)
 				for b, ok := r.w.FirstDying(); ok; b, ok = r.w.NextDying(b.Number + 1) {
 					if int64(b.Number) <= last || r.plain.known[b.Offset].at != int64(b.Number) {
 						t.Fatalf("burial %d of record %d behind %d", b.Number, b.Offset, last)
 					}
 					last = int64(b.Number)
+					if len(dying) == 0 || dying[0] != b {
+						t.Fatalf("burial %d is missing among those dying: %v", b.Number, dying)
+					}
+					dying = dying[1:]
+				}
+				if len(dying) > 0 {
+					t.Fatalf("%v are dying too", dying)
 				}
 			},
 		})

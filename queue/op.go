@@ -45,11 +45,13 @@ const (
 	Spent
 	// Damaged: the log cannot give it any more.
 	Damaged
+	// TooLarge: with its provenance it is larger than the dead-letter topic takes.
+	TooLarge
 
 	reasons
 )
 
-var reasonTexts = [reasons]string{"", "nacked", "timed-out", "abandoned", "rejected", "attempts-used-up", "damaged"}
+var reasonTexts = [reasons]string{"", "nacked", "timed-out", "abandoned", "rejected", "attempts-used-up", "damaged", "too-large"}
 
 // String is the reason as a dead-letter record tells it.
 func (r Reason) String() string { return reasonTexts[r] }

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -133,6 +134,7 @@ func (n *node) start(shards int, change ...func(*Options)) {
 		n.outs, n.workers = append(n.outs, out), append(n.workers, workers)
 		m := New(Ports{
 			Store: n.disks[i].open(n, workers), Clock: n.clock, Workers: workers, Slabs: n.slabs(), Out: out,
+			View:     func() core.View { return n.view },
 			TopicIDs: func() core.TopicID { n.ids++; return core.TopicID{15: n.ids} },
 		}, o)
 		n.machines = append(n.machines, m)
@@ -388,6 +390,10 @@ func parcelRecords(t testing.TB, parcel *mail.Parcel) (records []proto.Record) {
 			for _ = it.Reset(batch, 64<<20); it.Next(); {
 				r := *it.Record()
 				r.Key, r.Value = append([]byte(nil), r.Key...), append([]byte(nil), r.Value...)
+				r.Headers = append([]proto.Header(nil), r.Headers...)
+				for i, h := range r.Headers {
+					r.Headers[i] = proto.Header{Key: bytes.Clone(h.Key), Value: bytes.Clone(h.Value)}
+				}
 				records = append(records, r)
 			}
 			if err := it.Err(); err != nil {

@@ -11,8 +11,8 @@ import (
 
 // Machine is one shard. See the package's documentation.
 //
-// Invariants: memory.pending is the sum of the batches of all queued acks and
-// held produces; memory.parcels is the sum of the parcels that are out.
+// Invariants: memory.pending is the sum of the batches of all queued acks, held
+// produces and graves; memory.parcels is the sum of the parcels that are out.
 type Machine struct {
 	options Options
 	ports   Ports
@@ -43,6 +43,7 @@ type Machine struct {
 	groupsDirty      []*coordinator // with records for this turn's frames
 	forgetters       []*coordinator // with letters to send
 	lag              lagPass
+	burying          burying
 	forgets          uint64 // numbers what is asked of other shards
 
 	memory   memory
@@ -157,6 +158,7 @@ func (m *Machine) Flush() {
 	m.reads = 0
 	m.settle()
 	m.runReads()
+	m.runBurials()
 	if m.admin != nil {
 		m.admin.run()
 	}
@@ -176,7 +178,7 @@ func (m *Machine) Flush() {
 // will announce, so that the loop must not park.
 func (m *Machine) Busy() bool {
 	if m.runnable.Len() > 0 || m.pushable.Len() > 0 || m.moved.Len() > 0 || m.letters.Len() > 0 || m.stalled.Len() > 0 || len(m.forgetters) > 0 ||
-		m.starvedFits() || m.hungryFits() {
+		m.burying.ready() || m.starvedFits() || m.hungryFits() {
 		return true
 	}
 	for i := range m.outboxes {
@@ -244,6 +246,12 @@ func (m *Machine) Letter(l *mail.Letter) {
 		return
 	case mail.LetterForgot:
 		m.forgot(l)
+		return
+	case mail.LetterBury:
+		m.bury(l)
+		return
+	case mail.LetterBuried:
+		m.buried(l)
 		return
 	}
 	if l.Kind == mail.LetterDone {

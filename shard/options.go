@@ -85,6 +85,8 @@ type Ports struct {
 	// Slabs are the shard's own: metadata commands, answers copied together.
 	Slabs core.SlabSource
 	Out   Out
+	// View is the newest that was published, on whichever shard; nil before the first.
+	View func() core.View
 	// TopicIDs gives random ids for new topics; on the metadata's shard.
 	TopicIDs func() core.TopicID
 }

@@ -28,6 +28,8 @@ var (
 	// Of what is no produce. A change of the metadata or a trim may have been written.
 	errTimedOutRequest = &proto.Error{Code: proto.CodeTimedOut, Text: "the timeout passed before the request was carried out; it may still take effect"}
 
+	errBurialProducer = &proto.Error{Code: proto.CodeUnknownProducer, Text: "the producer id is one of the broker's own: ask for one with INIT_PRODUCER"}
+
 	errStorageFull = &proto.Error{Code: proto.CodeStorageFull, Text: "the disk is full: nothing was stored; delete topics, trim, or add space"}
 )
 
@@ -37,7 +39,7 @@ func overloaded(text string) *proto.Error {
 
 // memory counts the payload bytes that the shard holds for others.
 type memory struct {
-	pending int64 // batches appended or held and not yet acked
+	pending int64 // batches appended or held and not yet acked, or buried and not yet durable
 	parcels int64 // answers out, or being read
 }
 

@@ -39,6 +39,7 @@ type partition struct {
 	waiters     []*fetch
 	shares      []*share
 	trims       []*trim
+	graves      []grave
 
 	pendingBytes  int64       // of batches not yet acked
 	readBytes     int         // in the current turn
@@ -138,6 +139,7 @@ func (p *partition) settle() {
 	p.settleAcks()
 	p.settleTrims()
 	p.settleCursors()
+	p.settleGraves()
 	if p.coordinator != nil {
 		p.coordinator.settle()
 	}
@@ -174,6 +176,7 @@ func (p *partition) RolledBack(_ *segment.Log, next core.Offset, err error) {
 	p.failAcks(next, storageError(err))
 	p.endTrims(storageError(err)) // those that were durable have been answered, or are answered when tried again
 	p.rollBackCursors(storageError(err))
+	p.failGraves(next, storageError(err))
 	if p.coordinator != nil {
 		p.coordinator.rollBack(p.log.LastIndex(), storageError(err))
 	}
@@ -265,6 +268,7 @@ func (p *partition) end(err *proto.Error) {
 	p.endReaders(err)
 	p.endTrims(err)
 	p.failCursors(err)
+	p.failGraves(-1, err)
 	if p.coordinator != nil {
 		p.coordinator.end(err)
 	}

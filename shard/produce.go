@@ -51,6 +51,9 @@ func (p *partition) appendBatch(r *mail.Request) *proto.Error {
 		return err
 	}
 	last := producedBatchOf(batch)
+	if last.id >= core.BurialProducerMin {
+		return errBurialProducer
+	}
 	idempotent := batch.ProducerID() != proto.ProducerIDNone
 	if idempotent {
 		verdict, original, err := p.producers.check(last)

@@ -22,6 +22,9 @@ type Stats struct {
 	Starved    uint64 // times that an answer waited for memory
 	Internal   uint64 // answers INTERNAL: bugs
 
+	Buried        uint64 // records that queue groups gave up, stored in a dead-letter topic
+	BurialsFailed uint64 // tries to store some that failed, and are made again
+
 	Commits        uint64 // of offsets, that took effect or were repetitions
 	CursorFrames   uint64 // that they took
 	Rebalances     uint64 // of groups, that ended

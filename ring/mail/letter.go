@@ -1,6 +1,9 @@
 package mail
 
-import "github.com/pulsemq/pulsemq/core"
+import (
+	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/proto"
+)
 
 // LetterKind says what one shard tells another.
 type LetterKind uint8
@@ -19,11 +22,15 @@ const (
 	LetterForget
 	// LetterForgot answers it: it is done, durably, or Time is that of a later commit.
 	LetterForgot
+	// LetterBury asks the owner of Partition, of a dead-letter topic, to store Burial.
+	LetterBury
+	// LetterBuried answers it, with the same Change: Burial says what lies there durably.
+	LetterBuried
 )
 
-// Letter travels between shards about changes of metadata, and about groups that are forgotten. The shard of the
-// metadata partition sends it after the change is durable and counts the answers
-// before it answers the client.
+// Letter travels between shards: about changes of metadata, about groups that are forgotten, and with records that a
+// queue group has given up. Of a change, the shard of the metadata partition sends it after the change is durable and
+// counts the answers before it answers the client.
 type Letter struct {
 	Kind      LetterKind
 	From      core.ShardID
@@ -36,4 +43,18 @@ type Letter struct {
 	// is its number for this asking.
 	Group string
 	Time  int64 // milliseconds
+
+	// Of LetterBury and LetterBuried. Change is its number for the shard that asks.
+	Burial *Burial
+}
+
+// Burial is a batch for a dead-letter topic. It goes with the letter and comes back with its answer: only who has the
+// letter touches it.
+type Burial struct {
+	// Batch has the broker's own producer, so that a repetition is known for one.
+	Batch []byte
+	// Buried says, in the answer, how many records of the batch lie in the partition, from the first on. Without Err it
+	// is at least one.
+	Buried int
+	Err    *proto.Error
 }

@@ -91,7 +91,7 @@ func (n *Node) open(id core.ShardID) (*Loop, error) {
 	}
 	out := newOutlet(links, n.letters[id], n.wakers, n.Views)
 	m := shard.New(shard.Ports{
-		Store: store, Clock: n.options.Clock, Workers: workers, Slabs: memory, Out: out, TopicIDs: n.topicIDs,
+		Store: store, Clock: n.options.Clock, Workers: workers, Slabs: memory, Out: out, View: n.Views.Load, TopicIDs: n.topicIDs,
 	}, n.machineOptions(id))
 	loop := &Loop{
 		id: id, machine: m, driver: driver, waker: n.wakers[id], workers: workers, memory: []*arena.Local{memory, reads}, clock: n.options.Clock,

@@ -36,7 +36,7 @@ var folderRules = []folderRule{
 	{"queue", []string{"core"}, nil},
 	{"cursor", []string{"core", "queue"}, nil},
 	{"deadletter", []string{"core", "proto"}, nil},
-	{"shard", []string{"core", "proto", "segment", "cluster", "group", "queue", "cursor", "ring/mail"}, []string{"github.com/HdrHistogram/hdrhistogram-go"}},
+	{"shard", []string{"core", "proto", "segment", "cluster", "group", "queue", "cursor", "deadletter", "ring/mail"}, []string{"github.com/HdrHistogram/hdrhistogram-go"}},
 	{"shard/reactor", []string{"core", "proto", "segment", "segment/disk/...", "cluster", "shard", "ring/..."},
 		[]string{"golang.org/x/sys", "github.com/HdrHistogram/hdrhistogram-go"}},
 	{"netio", []string{"core", "proto", "ring/..."}, []string{"golang.org/x/sys", "github.com/panjf2000/gnet/v2", "github.com/valyala/bytebufferpool",

@@ -1,0 +1,77 @@
+package main
+
+// burialMutants are the rules of records that queue groups have given up, and of their dead-letter topics.
+var burialMutants = []mutant{
+	{
+		Name:  "burial-is-once",
+		Rule:  "A dead letter that is sent again after a crash is not stored again.",
+		File:  "shard/grave.go",
+		Find:  "	if behind == 0 || behind >= 1<<30 {\n",
+		Put:   "	if behind < 1<<31 {\n",
+		Tests: []string{"shard.TestBurialIsOnceOverCrashes", "shard.TestBurialAgain"},
+	},
+	{
+		Name:  "burial-when-durable",
+		Rule:  "A record is settled only when its dead letter is durable, whatever its topic promises.",
+		File:  "shard/grave.go",
+		Find:  "	durable := p.log.DurableOffset()\n	kept := p.graves[:0]\n",
+		Put:   "	durable := p.log.EndOffset()\n	kept := p.graves[:0]\n",
+		Tests: []string{"shard.TestBurialIsOnceOverCrashes"},
+	},
+	{
+		Name:  "burial-lost-outcome",
+		Rule:  "When the word that a record is buried is lost with the log's tail, it is given again.",
+		File:  "shard/burial.go",
+		Find:  "		b.lost, b.next = false, 0\n",
+		Put:   "		b.lost = false\n",
+		Tests: []string{"shard.TestBurialAgain"},
+	},
+	{
+		Name:  "burials-at-once",
+		Rule:  "A shard has a bounded number of burials under way.",
+		File:  "shard/burial.go",
+		Find:  "b.queue.Len() > 0 && b.active < burialsAtOnce }",
+		Put:   "b.queue.Len() > 0 }",
+		Tests: []string{"shard.TestBurialsAtOnce"},
+	},
+	{
+		Name:  "burial-backs-off",
+		Rule:  "A burial that fails is tried again after a wait that grows.",
+		File:  "shard/burial.go",
+		Find:  "	b.failures++\n",
+		Put:   "	b.failures = 0\n",
+		Tests: []string{"shard.TestBurialBacksOff"},
+	},
+	{
+		Name:  "burial-producers-are-reserved",
+		Rule:  "No client writes under an id of the broker's own producers.",
+		File:  "shard/produce.go",
+		Find:  "	if last.id >= core.BurialProducerMin {\n",
+		Put:   "	if last.id >= core.BurialProducerMin && last.span < 0 {\n",
+		Tests: []string{"shard.TestBurialProducersAreReserved"},
+	},
+	{
+		Name:  "dead-letter-is-the-record",
+		Rule:  "A dead letter has the headers of its record, and of older provenance none.",
+		File:  "deadletter/provenance.go",
+		Find:  "		if !slices.Contains(headerNames[:], string(h.Key)) {\n",
+		Put:   "		if !slices.Contains(headerNames[:1], string(h.Key)) {\n",
+		Tests: []string{"deadletter.TestProvenanceReplacesOlderHeaders"},
+	},
+	{
+		Name:  "dead-letter-topic-stays",
+		Rule:  "A dead-letter topic is not deleted while a topic names it.",
+		File:  "cluster/dead_letter.go",
+		Find:  "	if m.deadLetterOf(topic.Name) == 0 {\n",
+		Put:   "	if m.deadLetterOf(topic.Name) < 2 {\n",
+		Tests: []string{"cluster.TestDeadLetterTopicIsNotDeletedWhileItIsNamed"},
+	},
+	{
+		Name:  "dead-letters-in-no-circle",
+		Rule:  "Dead letters never come back to the topic that they were given up in.",
+		File:  "cluster/dead_letter.go",
+		Find:  "		if next == name {\n",
+		Put:   "		if next == name && steps > 2 {\n",
+		Tests: []string{"cluster.TestDeadLettersDoNotGoInCircles"},
+	},
+}
