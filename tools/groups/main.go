@@ -18,7 +18,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	pulsemq "github.com/pulsemq/pulsemq/clients/go"
+	"github.com/pulsemq/pulsemq/tools/groups/measure"
 	"github.com/pulsemq/pulsemq/tools/process"
 )
 
@@ -48,7 +48,7 @@ func build(use func(program string) error) error {
 type measurement interface {
 	flags(*flag.FlagSet)
 	settings() []string // of the broker
-	measure(context.Context, *bench) error
+	measure(context.Context, *measure.Broker, measure.Say) error
 }
 
 func run(ctx context.Context, out io.Writer, program string, args []string) error {
@@ -76,20 +76,9 @@ func run(ctx context.Context, out io.Writer, program string, args []string) erro
 		return err
 	}
 	defer broker.Destroy()
-	if err := command.measure(ctx, &bench{broker: broker, out: out}); err != nil {
+	say := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
+	if err := command.measure(ctx, &measure.Broker{Address: broker.Address, Admin: broker.Admin}, say); err != nil {
 		return err
 	}
 	return broker.Terminate()
 }
-
-// bench is the broker that is measured, and where the figures go.
-type bench struct {
-	broker *process.Process
-	out    io.Writer
-}
-
-func (b *bench) connect(ctx context.Context) (*pulsemq.Client, error) {
-	return pulsemq.Connect(ctx, b.broker.Address, pulsemq.ClientName("groups"))
-}
-
-func (b *bench) print(format string, args ...any) { fmt.Fprintf(b.out, format+"\n", args...) }
