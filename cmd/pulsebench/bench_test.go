@@ -163,6 +163,7 @@ func TestEveryRowMeasures(t *testing.T) {
 	})
 	code, stdout, stderr := call(t, "table", "--program", program, "--dir", dir, "--out", out, "--runs", "1", "--duration", "200ms", "--warmup", "50ms",
 		"--rows", strings.Join(rows, ","), "--fetch-size", "2MiB", "--tail-size", "2MiB", "--restart-size", "1MiB", "--restart-partitions", "5", "--restart-journal", "500", "--idle-partitions", "10",
+		"--group-members", "4", "--group-partitions", "10", "--group-lives", "100",
 		"--file-size", "16MiB", "--step-duration", "200ms", "--settle", "10ms", "--from", "100", "--p99-max", "1h", "--achieved", "0.001", "--steps", "2", "--scout-duration", "0s")
 	if code != exitOK {
 		if strings.Contains(stderr, "direct I/O: invalid argument") {

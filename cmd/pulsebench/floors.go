@@ -18,6 +18,10 @@ const (
 	figureResident  = "resident memory"
 	figureProcessor = "broker's processors"
 	figureStolen    = "processors that the host took away" // over the whole row, not a figure of the broker
+	figureMembers   = "broker and members"
+	figureSettled   = "until the group has settled"
+	figurePause     = "latest record of a partition that stays"
+	figureLeft      = "heap above what it was before"
 	figureAnswers   = "until every partition answers"
 )
 
@@ -42,6 +46,10 @@ var floors = []floor{
 	{"fetch-cold", figureBroker, report.UnitBytes, report.AtLeast(1200)},
 	{"fetch-tail", figureBroker, report.UnitBytes, report.AtLeast(2000)},
 	{"fetch-sdk", figureClient, report.UnitRecords, report.AtLeast(2e6)},
+	{"group", figureMembers, report.UnitRecords, report.AtLeast(1e6)},
+	{"group-change", figureSettled, report.UnitSeconds, report.AtMost(2)},
+	{"group-change", figurePause, report.UnitMillis, report.AtMost(100)},
+	{"group-lives", figureLeft, report.UnitMemory, report.AtMost(4)}, // the heap of a broker at rest differs by as much
 	{"open-loop", figureP99, report.UnitMillis, report.AtMost(5)},
 	{"open-loop", figureP999, report.UnitMillis, report.AtMost(15)},
 	{"objects", figureSingles, report.UnitObjects, report.AtMost(0.01)},

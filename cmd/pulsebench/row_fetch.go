@@ -176,7 +176,8 @@ func (t *table) forget(ctx context.Context, broker *host.Server, name string) er
 	return topic.Delete(ctx, broker.Address, core.Version)
 }
 
-// measureFetchSDK reads a log through the Go client, record by record.
+// measureFetchSDK reads a log through the Go client, record by record, by an application that keeps no record, and for
+// comparison by one that may.
 func measureFetchSDK(ctx context.Context, t *table, row *report.Row) error {
 	broker, err := t.broker()
 	if err != nil {
@@ -191,9 +192,10 @@ func measureFetchSDK(ctx context.Context, t *table, row *report.Row) error {
 		return err
 	}
 	defer echo.Destroy()
-	args := []string{"consume", "--sdk", "--topic=" + fetchTopic}
+	keeping := []string{"consume", "--sdk", "--topic=" + fetchTopic}
+	args := with(keeping, "--reuse")
 	row.Commands = append(row.Commands, again(args))
-	var ceilings, shares []float64
+	var ceilings, shares, kept []float64
 	var results []*report.Result
 	for i := range t.runs {
 		memory, err := t.measure(ctx, side{server: echo, args: args, keep: true})
@@ -204,13 +206,18 @@ func measureFetchSDK(ctx context.Context, t *table, row *report.Row) error {
 		if err != nil {
 			return err
 		}
-		results = append(results, result)
+		keeper, err := t.measure(ctx, side{server: broker, args: keeping, keep: true})
+		if err != nil {
+			return err
+		}
+		results, kept = append(results, result), append(kept, keeper.RecordsPerSecond)
 		ceilings, shares = append(ceilings, memory.RecordsPerSecond), append(shares, result.RecordsPerSecond/memory.RecordsPerSecond)
 		t.progress(row, i, "%.0f records/s from the echo, %.0f records/s from the broker", memory.RecordsPerSecond, result.RecordsPerSecond)
 	}
 	row.Add(figureClient, report.UnitRecords, each(results, func(r *report.Result) float64 { return r.RecordsPerSecond }), floorOf(row.Name, figureClient))
 	row.Add("echo ceiling and client", report.UnitRecords, ceilings, nil)
 	row.Add(figureShare, report.UnitShare, shares, nil)
+	row.Add("records that may be kept", report.UnitRecords, kept, nil)
 	row.Add("bytes", report.UnitBytes, each(results, func(r *report.Result) float64 { return r.MegabytesPerSecond }), nil)
 	readers(row, results)
 	return errors.Join(t.forget(ctx, broker, fetchTopic), broker.Stop(), echo.Stop())

@@ -28,6 +28,9 @@ const (
 	restartPartitions     = 2000
 	restartJournal        = 2_000_000 // more small records than the journal of a shard holds by default
 	idlePartitionsDefault = 10_000
+	groupMembersDefault   = 200
+	groupPartsDefault     = 1_000
+	groupLivesDefault     = 100_000
 	stepDurationDefault   = 60 * time.Second
 	settleDefault         = 5 * time.Second
 
@@ -48,6 +51,9 @@ type table struct {
 	idlePartitions    int
 	restartPartitions int
 	restartJournal    int64
+	groupMembers      int // of group-change
+	groupPartitions   int
+	groupLives        int
 	sweeper           sweeper // of open-loop
 	settle            time.Duration
 
@@ -92,12 +98,15 @@ Rows: ` + strings.Join(rowNames(), ", ") + `.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&t.rows, "rows", nil, "`names` of rows, separated by commas (default: all)")
 	flags.StringVar(&t.out, "out", "", "`folder` for the page, its JSON and its pictures; created when it is missing")
-	flags.StringVar(&t.fetchSize, "fetch-size", fetchSizeDefault, "`size` of the log that fetch-cold, fetch-sdk and objects read")
+	flags.StringVar(&t.fetchSize, "fetch-size", fetchSizeDefault, "`size` of the log that fetch-cold, fetch-sdk, group and objects read")
 	flags.StringVar(&t.tailSize, "tail-size", tailSizeDefault, "`size` of what fetch-tail reads again and again; it has to fit into the broker's tail cache")
 	flags.StringVar(&t.restartSize, "restart-size", restartSizeDefault, "`size` of the data that restart starts with")
 	flags.IntVar(&t.restartPartitions, "restart-partitions", restartPartitions, "partitions that restart starts with")
 	flags.Int64Var(&t.restartJournal, "restart-journal", restartJournal, "single records that restart sends right before the kill, to fill the journal with")
 	flags.IntVar(&t.idlePartitions, "idle-partitions", idlePartitionsDefault, "partitions of idle-partitions")
+	flags.IntVar(&t.groupMembers, "group-members", groupMembersDefault, "members of group-change")
+	flags.IntVar(&t.groupPartitions, "group-partitions", groupPartsDefault, "partitions that they read")
+	flags.IntVar(&t.groupLives, "group-lives", groupLivesDefault, "groups of group-lives")
 	flags.StringVar(&t.fileSize, "file-size", fileSizeDefault, "`size` of the file that the disk's ceiling is measured on")
 	t.sweeper.addFlags(cmd)
 	from := flags.Lookup("from") // a later flag of that name would be a fault
@@ -135,6 +144,9 @@ func (t *table) validate() ([]tableRow, error) {
 	}
 	if t.idlePartitions < 1 || t.restartPartitions < 1 || t.restartJournal < 2 {
 		fault(usagef("--idle-partitions %d and --restart-partitions %d are at least 1, --restart-journal %d at least 2", t.idlePartitions, t.restartPartitions, t.restartJournal))
+	}
+	if t.groupMembers < 2 || t.groupPartitions < 2 || t.groupLives < 1 {
+		fault(usagef("--group-members %d and --group-partitions %d are at least 2, --group-lives %d at least 1", t.groupMembers, t.groupPartitions, t.groupLives))
 	}
 	fault(t.sweeper.validate())
 	if t.settle <= 0 {
