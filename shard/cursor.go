@@ -235,6 +235,9 @@ func (p *partition) cursorDone(w *cursorWish, outcome cursor.Outcome) {
 		w.forget.done(p)
 		return
 	}
+	if outcome == cursor.Done && (w.entry.Kind == cursor.Own || w.entry.Kind == cursor.Seek) {
+		p.machine.claimed(&w.entry)
+	}
 	if !w.end() {
 		return
 	}

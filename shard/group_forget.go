@@ -87,7 +87,7 @@ func (c *coordinator) sendForgets() bool {
 		e := *c.forget.Front()
 		f := e.forgetting
 		for f != nil && len(f.unsent) > 0 {
-			l := mail.Letter{Kind: mail.LetterForget, From: m.options.Shard, Change: f.number, Partition: c.partition.id, Group: e.Name, Time: f.before}
+			l := mail.Letter{Kind: mail.LetterForget, From: m.options.Shard, Change: f.number, Partition: c.partition.id, Group: e.Name, Time: f.before, Owner: ownerAny}
 			shard := f.unsent[0]
 			if shard != m.options.Shard && !m.ports.Out.Letter(shard, &l) {
 				return false
@@ -117,7 +117,7 @@ func (m *Machine) forget(l *mail.Letter) {
 	for _, p := range m.cursorPartitions {
 		s, ok := p.cursors.table.Get(l.Group)
 		switch {
-		case !ok || p.gone || p.log == nil:
+		case !ok || p.gone || p.log == nil || l.Owner < ownerAny && p.cursors.newer(l.Group, l.Owner):
 		case l.Time == forgetAll:
 			f.left++
 			p.wish(&cursorWish{entry: cursor.Entry{Kind: cursor.Forget, Group: l.Group}, forget: f})

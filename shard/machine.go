@@ -42,6 +42,8 @@ type Machine struct {
 	cursorPayload    []byte         // of one frame, used again
 	groupsDirty      []*coordinator // with records for this turn's frames
 	forgetters       []*coordinator // with letters to send
+	coordinators     []*coordinator // of this shard
+	claims           []groupClaim   // of this turn
 	lag              lagPass
 	burying          burying
 	forgets          uint64 // numbers what is asked of other shards
@@ -162,6 +164,7 @@ func (m *Machine) Flush() {
 	if m.admin != nil {
 		m.admin.run()
 	}
+	m.sendClaims()
 	m.sendForgets()
 	m.flushCursors()
 	m.flushGroups()
@@ -177,7 +180,7 @@ func (m *Machine) Flush() {
 // Busy reports whether the next turn has work that no ring and no completion
 // will announce, so that the loop must not park.
 func (m *Machine) Busy() bool {
-	if m.runnable.Len() > 0 || m.pushable.Len() > 0 || m.moved.Len() > 0 || m.letters.Len() > 0 || m.stalled.Len() > 0 || len(m.forgetters) > 0 ||
+	if m.runnable.Len() > 0 || m.pushable.Len() > 0 || m.moved.Len() > 0 || m.letters.Len() > 0 || m.stalled.Len() > 0 || len(m.forgetters) > 0 || len(m.claims) > 0 ||
 		m.burying.ready() || m.starvedFits() || m.hungryFits() {
 		return true
 	}
@@ -252,6 +255,9 @@ func (m *Machine) Letter(l *mail.Letter) {
 		return
 	case mail.LetterBuried:
 		m.buried(l)
+		return
+	case mail.LetterClaim:
+		m.judgeClaim(l)
 		return
 	}
 	if l.Kind == mail.LetterDone {

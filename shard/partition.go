@@ -57,6 +57,7 @@ func (m *Machine) newPartition(id core.PartitionID, topic *core.Topic, number co
 	p.patience.partition = p
 	if topic.Name == core.GroupsTopic {
 		p.coordinator = newCoordinator(p)
+		m.coordinators = append(m.coordinators, p.coordinator)
 	}
 	m.partitions[id] = p
 	return p
@@ -245,6 +246,9 @@ func (p *partition) drop() {
 	if i := slices.Index(p.machine.cursorPartitions, p); i >= 0 {
 		p.machine.cursorPartitions = slices.Delete(p.machine.cursorPartitions, i, i+1)
 		p.machine.lag.dropped(i)
+	}
+	if i := slices.Index(p.machine.coordinators, p.coordinator); i >= 0 {
+		p.machine.coordinators = slices.Delete(p.machine.coordinators, i, i+1)
 	}
 	delete(p.machine.partitions, p.id)
 	if p.log != nil {

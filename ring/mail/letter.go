@@ -18,7 +18,7 @@ const (
 	// LetterDone answers each of the above to the shard that asked.
 	LetterDone
 	// LetterForget asks a shard to drop what Group has committed to its partitions, unless
-	// that was after Time.
+	// that was after Time, or its owner epoch there is above Owner.
 	LetterForget
 	// LetterForgot answers it: it is done, durably, or Time is that of a later commit.
 	LetterForgot
@@ -26,6 +26,9 @@ const (
 	LetterBury
 	// LetterBuried answers it, with the same Change: Burial says what lies there durably.
 	LetterBuried
+	// LetterClaim says that Group has taken partitions of a shard over under the epoch Owner.
+	// Who keeps the group answers with LetterForget when there is none.
+	LetterClaim
 )
 
 // Letter travels between shards: about changes of metadata, about groups that are forgotten, and with records that a
@@ -39,10 +42,11 @@ type Letter struct {
 	Number    core.PartitionNumber
 	Topic     *core.Topic
 
-	// Of LetterForget and LetterForgot. Partition is the one that keeps the group, and Change
-	// is its number for this asking.
+	// Of LetterForget, LetterForgot and LetterClaim. Partition is the one that keeps the group,
+	// and Change is its number for this asking; 0 when nobody waits for the answer.
 	Group string
 	Time  int64 // milliseconds
+	Owner int64 // epoch
 
 	// Of LetterBury and LetterBuried. Change is its number for the shard that asks.
 	Burial *Burial
