@@ -113,6 +113,7 @@ type Scanner struct {
 // must be: incarnation, topic, partition, number and segment are compared.
 func (s *Scanner) Open(r io.ReaderAt, size int64, want *FileHeader) error {
 	s.reset(r, size)
+	s.window.sparse() // often a scan goes on far behind the header
 	b := s.window.view(0, FileHeaderBytes)
 	h, err := ParseFileHeader(b)
 	if err != nil {
@@ -307,7 +308,7 @@ func (s *Scanner) resync(cause error, from int64) {
 	anchor := s.anchor(from)
 	for at := from + 1; at < s.window.size; {
 		// Chunks overlap by all but one byte of a header, so that none falls between two.
-		b := s.window.view(at, resyncBytes+FrameHeaderBytes-1)
+		b := s.window.view(at, int(alignUp(at+resyncBytes+FrameHeaderBytes-1)-at))
 		if anchor >= 0 && anchor < at+resyncBytes {
 			if i := s.sealedMark(b, at); i < 0 || at+int64(i) > anchor {
 				s.open(cause)
@@ -316,8 +317,9 @@ func (s *Scanner) resync(cause error, from int64) {
 			}
 		}
 		if allZero(b) {
-			if at += resyncBytes; anchor < 0 {
-				at = s.window.nextData(at)
+			// It goes on at a block that has not been read: one that was counts as written.
+			if at += int64(len(b)); anchor < 0 {
+				at, _ = s.window.extent(at)
 			}
 			continue
 		}

@@ -61,15 +61,30 @@ func (w *scanWindow) fill(at int64, n int) {
 		}
 		least = w.ahead
 	}
-	want := max(int(alignUp(at+int64(n))-start), min(least, int(min(alignUp(w.size-start), 1<<30))))
+	asked := int(alignUp(at+int64(n)) - start)
+	want := max(asked, min(least, int(min(alignUp(w.size-start), 1<<30))))
+	if want > asked {
+		// What was asked for is read whatever the file says of itself, but ahead only what was written.
+		behind := start + int64(asked)
+		if from, to := w.extent(behind); from > behind {
+			want = asked
+		} else {
+			want = max(asked, int(min(int64(want), alignUp(to)-start)))
+		}
+	}
+	var kept []byte // of a frame whose beginning is in the window
+	if start >= w.start && start < w.start+int64(w.have) {
+		kept = w.buf[start-w.start : w.have]
+	}
 	if len(w.buf) < want {
 		w.buf = make([]byte, want)
 	}
+	from := copy(w.buf, kept)
 	w.start = start
 	w.have = int(min(int64(want), w.size-start))
 	b := w.buf[:w.have]
-	if got, err := w.r.ReadAt(b, start); got < len(b) {
-		w.refill(b, got, err)
+	if got, err := w.r.ReadAt(b[from:], start+int64(from)); from+got < len(b) {
+		w.refill(b, from+got, err)
 	}
 }
 
@@ -105,22 +120,23 @@ func (w *scanWindow) isUnreadable(at int64) bool {
 	return w.badFirst >= 0 && at >= w.badFirst && at < w.badLast+core.DiskAlignment
 }
 
-// dataSeeker is a file that knows where nothing was ever written.
-type dataSeeker interface {
-	// NextData is where the file holds something at or behind a position, or its size.
-	NextData(position int64) (int64, error)
+// extentFile is a file that knows where something was written.
+type extentFile interface {
+	// Extent is the first range at or behind a position, [start, end), that may hold
+	// something else than zeros; empty, at the file's size, when there is none.
+	Extent(position int64) (start, end int64, err error)
 }
 
-// nextData is a position from which on there may be something else than zeros: what was
-// reserved and never written need not be read to know that.
-func (w *scanWindow) nextData(at int64) int64 {
-	f, ok := w.r.(dataSeeker)
+// extent is such a range: what was reserved and never written need not be read to know
+// that it is zeros.
+func (w *scanWindow) extent(at int64) (start, end int64) {
+	f, ok := w.r.(extentFile)
 	if !ok || at >= w.size {
-		return at
+		return at, w.size
 	}
-	next, err := f.NextData(at)
-	if err != nil || next < at {
-		return at
+	start, end, err := f.Extent(at)
+	if err != nil || start < at || end < start {
+		return at, w.size
 	}
-	return min(next, w.size)
+	return min(start, w.size), min(end, w.size)
 }

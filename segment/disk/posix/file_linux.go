@@ -58,13 +58,23 @@ func (f *File) Uncache(offset, length int64) {
 	_ = unix.Fadvise(f.fd, offset, length, unix.FADV_DONTNEED)
 }
 
-// NextData is where the file holds something at or behind a position; its size when
-// nothing is left but what was reserved and never written, which reads as zeros. A file
-// system that cannot tell calls everything data.
-func (f *File) NextData(position int64) (int64, error) {
-	next, err := unix.Seek(f.fd, position, unix.SEEK_DATA)
+// Extent is the first range at or behind a position, [start, end), that holds something;
+// empty, at the file's size, when nothing is left but what was reserved and never
+// written, which reads as zeros. A file system that cannot tell calls everything data.
+func (f *File) Extent(position int64) (start, end int64, err error) {
+	start, err = unix.Seek(f.fd, position, unix.SEEK_DATA)
 	if err == unix.ENXIO {
-		return f.Size()
+		size, err := f.Size()
+		return size, size, err
 	}
-	return next, err
+	if err != nil {
+		return 0, 0, err
+	}
+	end, err = unix.Seek(f.fd, start, unix.SEEK_HOLE)
+	return start, end, err
 }
+
+// readAsAsked has the kernel read what is asked for and nothing ahead: who reads through
+// the blocking view asks for large pieces, and knows where a file ends. Zeros that were
+// only reserved and are read ahead would count as written from then on.
+func readAsAsked(file *File) { _ = unix.Fadvise(file.fd, 0, 0, unix.FADV_RANDOM) }

@@ -9,6 +9,9 @@ const openFolder = unix.O_DIRECTORY
 // setDirect does nothing: there is no O_DIRECT here.
 func setDirect(*File) {}
 
+// readAsAsked does nothing: there is no such advice everywhere.
+func readAsAsked(*File) {}
+
 // syncData asks the drive itself to write its cache: fsync alone does not do that
 // on macOS, and os.File.Sync knows it.
 func syncData(file *File) error { return file.owner.Sync() }

@@ -26,7 +26,14 @@ func (f *Folder) FS() FS { return FS{f} }
 func (s FS) Open(path string) (core.File, error) { return s.open(path, os.O_RDWR) }
 
 // OpenRead opens an existing file for reading.
-func (s FS) OpenRead(path string) (core.File, error) { return s.open(path, os.O_RDONLY) }
+func (s FS) OpenRead(path string) (core.File, error) {
+	file, err := s.folder.open(path, os.O_RDONLY, false)
+	if err != nil {
+		return nil, operating(err)
+	}
+	readAsAsked(file)
+	return file, nil
+}
 
 // Create makes a new file.
 func (s FS) Create(path string) (core.File, error) {
