@@ -63,11 +63,12 @@ func (p *poolSlabs) Put(s *core.Slab) {
 
 type quietOwner struct{}
 
-func (quietOwner) Advanced(*Log)                       {}
-func (quietOwner) RolledBack(*Log, core.Offset, error) {}
-func (quietOwner) Snapshot(b []byte) []byte            { return b }
-func (quietOwner) Restore([]byte) error                { return nil }
-func (quietOwner) Replay(*FrameHeader, []byte)         {}
+func (quietOwner) Advanced(*Log)                                     {}
+func (quietOwner) RolledBack(*Log, core.Offset, error)               {}
+func (quietOwner) Snapshot(b []byte) []byte                          { return b }
+func (quietOwner) Restore([]byte) error                              { return nil }
+func (quietOwner) Excerpt(b []byte, _ *FrameHeader, _ []byte) []byte { return b }
+func (quietOwner) Replay(*FrameHeader, []byte)                       {}
 
 // bench is a store whose disk does nothing.
 type bench struct {

@@ -21,11 +21,12 @@ func BenchmarkDiskLarge(b *testing.B)  { benchmarkDisk(b, 4, 1000, 256, 8) }
 
 type benchOwner struct{}
 
-func (benchOwner) Advanced(*segment.Log)                       {}
-func (benchOwner) RolledBack(*segment.Log, core.Offset, error) {}
-func (benchOwner) Snapshot(b []byte) []byte                    { return b }
-func (benchOwner) Restore([]byte) error                        { return nil }
-func (benchOwner) Replay(*segment.FrameHeader, []byte)         {}
+func (benchOwner) Advanced(*segment.Log)                                     {}
+func (benchOwner) RolledBack(*segment.Log, core.Offset, error)               {}
+func (benchOwner) Snapshot(b []byte) []byte                                  { return b }
+func (benchOwner) Restore([]byte) error                                      { return nil }
+func (benchOwner) Excerpt(b []byte, _ *segment.FrameHeader, _ []byte) []byte { return b }
+func (benchOwner) Replay(*segment.FrameHeader, []byte)                       {}
 
 type systemClock struct{ start time.Time }
 

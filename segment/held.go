@@ -306,8 +306,12 @@ func (s *Store) fillHeld(w *heldWriter, id *LogIdentity, p *replayed) error {
 	defer source.close()
 	for i := range p.frames {
 		f := located{replayFrame: p.frames[i]}
-		_, _, err := source.frame(&f)
-		if err != nil && !f.bad {
+		_, raw, err := source.frame(&f)
+		if err == nil {
+			w.add(raw)
+			continue
+		}
+		if !f.bad {
 			return err
 		}
 		if source.window == nil {

@@ -284,6 +284,11 @@ func (o *hurtOwner) RolledBack(*Log, core.Offset, error) {}
 func (o *hurtOwner) Snapshot(b []byte) []byte            { return binary.BigEndian.AppendUint64(b, 7) }
 func (o *hurtOwner) Restore(state []byte) error          { o.restored = state; return nil }
 
+// Excerpt takes the whole frame along.
+func (o *hurtOwner) Excerpt(b []byte, _ *FrameHeader, payload []byte) []byte {
+	return append(b, payload...)
+}
+
 // Replay asserts what a partition of a shard does.
 func (o *hurtOwner) Replay(h *FrameHeader, payload []byte) {
 	if h.Kind != FrameData {

@@ -29,6 +29,7 @@ type replayFrame struct {
 	file       uint32
 	position   int64  // of the frame in the file
 	held       string // the file of held/ that it stands in; "": in the journal, or a segment
+	raw        []byte // all of the frame, if the replay of the journal kept it
 }
 
 func (f *replayFrame) next() core.Offset { return f.base + core.Offset(f.span) }
@@ -69,8 +70,10 @@ type journalReplay struct {
 	mended     int // groups with a hurt header that could be restored
 	tornGroups int
 
-	scanner Scanner     // of the logs that are opened, one after the other
-	source  frameSource // of their frames
+	keepBytes int64       // how much of the newest groups is kept in memory for the logs
+	source    frameSource // of the logs' frames
+	excerpt   []byte      // of one of them, for its owner
+	scanners  scannerPool // of those that are opened together
 }
 
 // replayFile is a journal file as found.
@@ -101,9 +104,11 @@ type replayGroup struct {
 func (g *replayGroup) end() int64 { return alignUp(g.position + GroupHeaderBytes + int64(g.Bytes)) }
 
 // replayJournal reads all journal files of a shard: first the groups of each,
-// then, in order of their sequence, the frames of those that count.
-func replayJournal(d *Folder, shard core.ShardID, log *slog.Logger) (*journalReplay, error) {
-	r := &journalReplay{partitions: make(map[core.PartitionID]*replayed), floor: 1}
+// then, in order of their sequence, the frames of those that count. The newest keepBytes
+// of them stay in memory: the frames of thousands of partitions lie between each other,
+// and each would be a read of its own.
+func replayJournal(d *Folder, shard core.ShardID, keepBytes int64, log *slog.Logger) (*journalReplay, error) {
+	r := &journalReplay{partitions: make(map[core.PartitionID]*replayed), floor: 1, keepBytes: keepBytes}
 	var all []replayGroup
 	for _, listed := range d.journals[shard] {
 		f, err := scanJournalFile(d, shard, listed)
@@ -398,7 +403,18 @@ func (r *journalReplay) collect(d *Folder, accepted []replayGroup) error {
 			known = append(known, g)
 		}
 	}
+	keptFrom := uint64(math.MaxUint64)
+	for i, room := len(known)-1, r.keepBytes; i >= 0; i-- {
+		if room -= int64(known[i].Bytes); room < 0 {
+			break
+		}
+		keptFrom = known[i].Sequence
+	}
 	return r.eachGroup(d, known, func(g *replayGroup, body []byte) error {
+		kept := g.Sequence >= keptFrom
+		if kept {
+			body = slices.Clone(body)
+		}
 		synced := g.Sequence <= r.synced || g.Flags&GroupClean != 0
 		at := g.position + GroupHeaderBytes
 		for position := 0; position+FrameHeaderBytes <= len(body); {
@@ -407,7 +423,12 @@ func (r *journalReplay) collect(d *Folder, accepted []replayGroup) error {
 				break // without the header nothing says where the next one begins
 			}
 			r.frame(g, &h, payload, at+int64(position), synced, err)
-			position += FrameHeaderBytes + int(h.Bytes)
+			next := position + FrameHeaderBytes + int(h.Bytes)
+			if kept && err == nil && frameIndexed(h.Kind) {
+				frames := r.partition(h.Partition).frames
+				frames[len(frames)-1].raw = body[position:next:next]
+			}
+			position = next
 		}
 		return nil
 	})

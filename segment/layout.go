@@ -22,7 +22,7 @@ func (d *Folder) changeShards(o *FolderOptions) error {
 	needed := make([]int64, o.Shards)
 	clean := true
 	for shard := range d.shards {
-		r, err := replayJournal(d, core.ShardID(shard), d.log)
+		r, err := replayJournal(d, core.ShardID(shard), 0, d.log)
 		if err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ func moveDamage(t *testing.T, at int64, starts []int) {
 		r.settle()
 	}
 	end, history := o.log.DurableOffset(), o.history
-	replay, err := replayJournal(r.folder, 0, r.store.log)
+	replay, err := replayJournal(r.folder, 0, 0, r.store.log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,9 +40,13 @@ type LogOwner interface {
 	Snapshot(b []byte) []byte
 	// Restore sets the derived state; nil is that of an empty log.
 	Restore(state []byte) error
-	// Replay hands on each frame behind the restored state, in order. The payload is
-	// a view that is good during the call.
-	Replay(h *FrameHeader, payload []byte)
+	// Excerpt appends to b what Replay needs of a frame's payload, which is a view that is
+	// good during the call. It is asked before Restore, of frames that may turn out not to
+	// be the log's, and on other threads than the shard's: it may use nothing that changes.
+	Excerpt(b []byte, h *FrameHeader, payload []byte) []byte
+	// Replay hands on each frame behind the restored state, in order, with its Excerpt, which
+	// is good during the call. Of the header only what says what the frame holds is set.
+	Replay(h *FrameHeader, excerpt []byte)
 }
 
 type logState uint8

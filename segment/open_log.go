@@ -32,10 +32,14 @@ func (s *Store) OpenLog(id LogIdentity, o LogOptions, owner LogOwner) (*Log, err
 	return q[0].Log, q[0].Err
 }
 
-// OpenLogs is OpenLog for several partitions, whose syncs go to the disk together: a
-// start of thousands would otherwise wait for as many, one after the other.
+// OpenLogs is OpenLog for several partitions, whose files are read, and then synced,
+// together: a start of thousands would otherwise wait for as many, one after the other.
 func (s *Store) OpenLogs(list []LogRequest) {
 	core.Assert(!s.started, "logs are opened before the store starts")
+	for i := range list {
+		s.openBegin(&list[i])
+	}
+	s.options.Together(len(list), func(i int) { list[i].recovery.look() })
 	for i := range list {
 		s.openRead(&list[i])
 	}
@@ -53,8 +57,8 @@ func (s *Store) OpenLogs(list []LogRequest) {
 	}
 }
 
-// openRead recovers a log up to where what was accepted has to be synced.
-func (s *Store) openRead(q *LogRequest) {
+// openBegin makes a log whose files have not been looked at.
+func (s *Store) openBegin(q *LogRequest) {
 	id := q.Identity.Partition
 	core.Assert(s.logs[id] == nil, "a log is opened once")
 	found := s.replay.partitions[id]
@@ -62,15 +66,21 @@ func (s *Store) openRead(q *LogRequest) {
 		found = &replayed{}
 		s.replay.partitions[id] = found
 	}
+	q.tries++
+	q.recovery = &recovery{store: s, log: s.newLog(q.Identity, q.Options, q.Owner), found: found,
+		tail: make(map[*segment]bool), scanned: make(map[*segment]int64), unsynced: make(map[string]bool)}
+}
+
+// openRead recovers a log, whose files have been looked at, up to where what was accepted
+// has to be synced.
+func (s *Store) openRead(q *LogRequest) {
 	for {
-		q.tries++
-		l := s.newLog(q.Identity, q.Options, q.Owner)
-		q.recovery = &recovery{store: s, log: l, found: found,
-			tail: make(map[*segment]bool), scanned: make(map[*segment]int64), unsynced: make(map[string]bool)}
-		err := q.recovery.read()
+		err := q.recovery.judge()
 		if err == nil || !s.openAgain(q, err) {
 			return
 		}
+		s.openBegin(q)
+		q.recovery.look()
 	}
 }
 
@@ -90,6 +100,8 @@ func (s *Store) openRest(q *LogRequest, err error) {
 		if !s.openAgain(q, err) {
 			return
 		}
+		s.openBegin(q)
+		q.recovery.look()
 		if s.openRead(q); q.recovery == nil {
 			return
 		}
@@ -130,15 +142,26 @@ func (s *Store) forgetLog(l *Log) {
 	s.releaseTail(l)
 }
 
-// read finds out what the log holds.
-func (r *recovery) read() error {
-	if err := r.store.takeHeld(&r.log.id, r.found); err != nil {
-		return err
+// look reads what the log's files hold. It runs beside that of other logs, on another
+// thread than the shard's: of the store it changes nothing.
+func (r *recovery) look() {
+	r.err = func() error {
+		if err := r.store.takeHeld(&r.log.id, r.found); err != nil {
+			return err
+		}
+		if r.found.unknown != nil {
+			return r.found.unknown
+		}
+		return inTurn(r.listSegments, r.findState, r.scanSegments)
+	}()
+}
+
+// judge finds out what of that the log is.
+func (r *recovery) judge() error {
+	if r.err != nil {
+		return r.err
 	}
-	if r.found.unknown != nil {
-		return r.found.unknown
-	}
-	return inTurn(r.listSegments, r.findState, r.scanSegments, r.merge, r.handOn, r.endSegments)
+	return inTurn(r.restore, r.merge, r.handOn, r.endSegments)
 }
 
 // rest needs what was read to be synced: it may write behind it, and count it as durable.

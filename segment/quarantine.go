@@ -43,10 +43,11 @@ func (s *Store) Quarantine(known func(core.PartitionID) bool) error {
 			if f.bad {
 				continue
 			}
-			if _, _, err := source.frame(&f); err != nil {
+			_, raw, err := source.frame(&f)
+			if err != nil {
 				return err
 			}
-			b = append(b, source.window.view(f.position, FrameHeaderBytes+int(f.bytes))...)
+			b = append(b, raw...)
 		}
 		if err := s.ports.FS.MakeDir(QuarantineDir); err != nil {
 			return err

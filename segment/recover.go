@@ -8,6 +8,7 @@ import (
 	"sort"
 
 	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/proto"
 )
 
 // located is a frame found by recovery, and where.
@@ -15,6 +16,13 @@ type located struct {
 	replayFrame
 	segment *segment // nil: in the journal file
 	copied  bool     // the journal has it too: nothing says that the segment was synced since
+
+	// What the scan of its segment took along, so that it is not read again: known.
+	known      bool
+	most       int64       // the greatest of its timestamps
+	appendTime int64       // wall clock
+	logStart   core.Offset // that it sets, 0 none
+	excerpt    []byte      // what its owner needs of it
 }
 
 const (
@@ -46,9 +54,17 @@ type recovery struct {
 	scanned  map[*segment]int64 // where their last frame ends; behind it there are zeros, or a tail
 	unread   error              // why the device did not give some blocks of a segment
 	unreadTo core.Index         // frames below may stand in such blocks behind a segment's last frame
+	excerpts []byte             // of the frames
 	accepted []located
 	unsynced map[string]bool // files whose content is only known to the system yet
+
+	err            error // of look
+	headersWritten int   // damaged headers of segments that were written anew
 }
+
+// excerptBytesMax bounds what a scan takes along of a log's frames: many logs are
+// opened together. What is beyond it is read again.
+const excerptBytesMax = 1 << 20
 
 // listSegments finds the log's files and refuses those that do not belong.
 func (r *recovery) listSegments() error {
@@ -202,7 +218,7 @@ func (r *recovery) readHeader(g *segment, size int64) (keep bool, err error) {
 		g.header.BaseIndex = first.Index
 	}
 	s.log.Error(damageOfHeader, "file", g.path, "error", err)
-	s.stats.Damages++
+	r.headersWritten++
 	g.header.Put(b)
 	if _, err := f.WriteAt(b[:FileHeaderBytes], 0); err != nil {
 		return false, err
@@ -262,7 +278,7 @@ func (r *recovery) findState() error {
 	case state == nil && !whole:
 		return ErrStateMissing
 	case state == nil:
-		return l.owner.Restore(nil)
+		return nil
 	}
 	r.state = state
 	l.index, l.end = state.Index, state.NextOffset
@@ -274,7 +290,16 @@ func (r *recovery) findState() error {
 		g.statePoint, g.stateVerified = state.Index, true
 	}
 	r.noteDurable(state.Index, state.NextOffset)
-	return l.owner.Restore(state.Owner)
+	return nil
+}
+
+// restore hands the state to the owner.
+func (r *recovery) restore() error {
+	r.store.stats.Damages += uint64(r.headersWritten)
+	if r.state == nil {
+		return r.log.owner.Restore(nil)
+	}
+	return r.log.owner.Restore(r.state.Owner)
 }
 
 // usable says whether the log can go on from a state. One whose segment is gone, or
@@ -316,8 +341,10 @@ func (r *recovery) scanSegments() error {
 			from++
 		}
 	}
+	scanner := r.store.replay.scanners.take()
+	defer r.store.replay.scanners.give(scanner)
 	for i := from; i < len(l.segments); i++ {
-		if err := r.scanSegment(&r.store.replay.scanner, i); err != nil {
+		if err := r.scanSegment(scanner, i); err != nil {
 			return err
 		}
 	}
@@ -361,10 +388,12 @@ func (r *recovery) scanSegment(sc *Scanner, i int) error {
 		if h.Partition != l.id.Partition {
 			return fmt.Errorf("%s at %d: %w: partition %d", g.path, sc.Position, ErrFrameForeign, h.Partition)
 		}
-		r.frames = append(r.frames, located{segment: g, replayFrame: replayFrame{
+		f := located{segment: g, replayFrame: replayFrame{
 			index: h.Index, generation: h.Generation, term: h.Term, base: h.BaseOffset, span: h.Span, bytes: h.Bytes,
 			kind: h.Kind, position: sc.Position,
-		}})
+		}}
+		r.takeAlong(&f, h, sc.Payload)
+		r.frames = append(r.frames, f)
 	}
 	if err := sc.Err(); err != nil {
 		return fmt.Errorf("%s: %w", g.path, err)
@@ -380,6 +409,41 @@ func (r *recovery) scanSegment(sc *Scanner, i int) error {
 	if sc.Torn {
 		r.causes = append(r.causes, sc.Tail)
 		r.tail[g] = true
+	}
+	return nil
+}
+
+// takeAlong keeps what is needed of a frame that a scan has read, unless that is much.
+// One that makes no sense is looked at again if it turns out to be the log's.
+func (r *recovery) takeAlong(f *located, h *FrameHeader, payload []byte) {
+	if len(r.excerpts) >= excerptBytesMax {
+		return
+	}
+	if f.learn(h, payload) != nil {
+		return
+	}
+	start := len(r.excerpts)
+	r.excerpts = r.log.owner.Excerpt(r.excerpts, h, payload)
+	f.excerpt = r.excerpts[start:len(r.excerpts):len(r.excerpts)]
+	f.known = true
+}
+
+// learn notes what recovery itself needs of a frame. Its checksum says what was written,
+// not that it makes sense.
+func (f *located) learn(h *FrameHeader, payload []byte) error {
+	f.most, f.appendTime, f.logStart = TimestampNone, h.AppendTime, 0
+	switch h.Kind {
+	case FrameData:
+		return eachBatch(payload, func(_ int, b proto.Batch) error {
+			if b.Count() > 0 {
+				f.most = max(f.most, b.MaxTimestamp())
+			}
+			return nil
+		})
+	case FrameControl:
+		if start, err := ParseLogStart(payload); err == nil {
+			f.logStart = start
+		}
 	}
 	return nil
 }

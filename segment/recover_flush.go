@@ -198,7 +198,7 @@ func (r *recovery) rewrite(source *frameSource, hole int) error {
 	mark(first)
 	for i := hole; i < len(r.accepted); i++ {
 		frame := &r.accepted[i]
-		h, payload, err := source.frame(frame)
+		h, raw, err := source.frame(frame)
 		if err != nil {
 			return err
 		}
@@ -210,10 +210,10 @@ func (r *recovery) rewrite(source *frameSource, hole int) error {
 		}
 		t := TimestampNone
 		if h.Kind == FrameData {
-			t = PayloadMaxTimestamp(payload)
+			t = PayloadMaxTimestamp(raw[FrameHeaderBytes:])
 		}
 		g.index.Add(&h, at+int64(len(b)), t)
-		b = append(b, source.window.view(frame.position, FrameHeaderBytes+int(frame.bytes))...)
+		b = append(b, raw...)
 		g.lastIndex, g.next, g.appendLast = h.Index, h.Next(), max(g.appendLast, h.AppendTime)
 	}
 	if err := write(); err != nil {

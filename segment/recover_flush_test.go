@@ -35,6 +35,8 @@ func tailRig(t *testing.T) (r *rig, want []rigBatch) {
 func (r *rig) openSpoiled(id core.PartitionID, spoil func()) (*rigOwner, error) {
 	o := &rigOwner{rig: r, id: id}
 	q := []LogRequest{{Identity: rigIdentity(id), Options: r.options.log, Owner: o}}
+	r.store.openBegin(&q[0])
+	q[0].recovery.look()
 	r.store.openRead(&q[0])
 	for name, err := range r.store.syncFiles(q) {
 		if err != nil {

@@ -1,11 +1,11 @@
 package segment
 
 import (
+	"cmp"
 	"fmt"
-	"sort"
+	"slices"
 
 	"github.com/pulsemq/pulsemq/core"
-	"github.com/pulsemq/pulsemq/proto"
 )
 
 // Which of the frames that were found make the log, and what is damage, what a torn tail.
@@ -26,22 +26,9 @@ func (r *recovery) merge() error {
 		}
 	}
 	r.frames = live
-	sort.SliceStable(r.frames, func(i, j int) bool {
-		a, b := &r.frames[i], &r.frames[j]
-		switch {
-		case a.index != b.index:
-			return a.index < b.index
-		case a.generation != b.generation:
-			return a.generation > b.generation
-		case a.bad != b.bad:
-			return !a.bad
-		case a.segment != nil && b.segment != nil:
-			// A later segment was begun because the earlier one had failed, at its durable
-			// point: what stands behind that may be in a cache alone.
-			return a.segment.header.Segment > b.segment.header.Segment
-		}
-		return a.segment != nil && b.segment == nil
-	})
+	if !slices.IsSortedFunc(r.frames, compareLocated) {
+		slices.SortStableFunc(r.frames, compareLocated)
+	}
 	if err := r.plausible(); err != nil {
 		return err
 	}
@@ -105,6 +92,32 @@ func (r *recovery) merge() error {
 	return nil
 }
 
+// compareLocated orders frames by index, and of one index those first that win.
+func compareLocated(a, b located) int {
+	switch {
+	case a.index != b.index:
+		return cmp.Compare(a.index, b.index)
+	case a.generation != b.generation:
+		return cmp.Compare(b.generation, a.generation)
+	case a.bad != b.bad:
+		return first(!a.bad)
+	case a.segment != nil && b.segment != nil:
+		// A later segment was begun because the earlier one had failed, at its durable
+		// point: what stands behind that may be in a cache alone.
+		return cmp.Compare(b.segment.header.Segment, a.segment.header.Segment)
+	case (a.segment != nil) != (b.segment != nil):
+		return first(a.segment != nil)
+	}
+	return 0
+}
+
+func first(a bool) int {
+	if a {
+		return -1
+	}
+	return 1
+}
+
 // plausible refuses numbers that no log reaches. They have good checksums, so some
 // program wrote them; arithmetic on them would wrap.
 func (r *recovery) plausible() error {
@@ -145,24 +158,26 @@ func (r *recovery) handOn() error {
 	defer source.segments.close() // it is about to be cut, or written to
 	for i := range r.accepted {
 		f := &r.accepted[i]
-		h, payload, err := source.frame(f)
-		if err != nil {
-			return err
-		}
-		if h.Kind == FrameData { // its checksum says what was written, not that it makes sense
-			if err := eachBatch(payload, func(int, proto.Batch) error { return nil }); err != nil {
+		if !f.known {
+			h, raw, err := source.frame(f)
+			if err != nil {
+				return err
+			}
+			if err := f.learn(&h, raw[FrameHeaderBytes:]); err != nil {
 				return fmt.Errorf("index %d: %w", h.Index, err)
 			}
+			s.replay.excerpt = l.owner.Excerpt(s.replay.excerpt[:0], &h, raw[FrameHeaderBytes:])
+			f.excerpt = s.replay.excerpt
+		}
+		h := FrameHeader{
+			Kind: f.kind, Partition: l.id.Partition, Index: f.index, Term: f.term, Generation: f.generation,
+			BaseOffset: f.base, Span: f.span, Bytes: f.bytes, AppendTime: f.appendTime,
 		}
 		l.epochs.Add(h.Term, h.Index, h.BaseOffset)
 		l.term = max(l.term, h.Term)
 		l.generation = max(l.generation, h.Generation)
 		l.appendLast = max(l.appendLast, h.AppendTime)
-		if h.Kind == FrameControl {
-			if start, err := ParseLogStart(payload); err == nil {
-				l.start = max(l.start, start)
-			}
-		}
+		l.start = max(l.start, f.logStart)
 		if g := f.segment; g != nil {
 			if g.index == nil {
 				g.index = NewIndex(g.header.BaseOffset, g.header.BaseIndex)
@@ -171,17 +186,15 @@ func (r *recovery) handOn() error {
 					g.indexFrom = r.state.Position
 				}
 			}
-			t := TimestampNone
-			if h.Kind == FrameData {
-				t = PayloadMaxTimestamp(payload)
-			}
-			g.index.Add(&h, f.position, t)
+			g.index.Add(&h, f.position, f.most)
 			g.appendLast = max(g.appendLast, h.AppendTime)
 			g.lastIndex, g.next = h.Index, h.Next()
 		}
-		l.owner.Replay(&h, payload)
-		l.stateBytes += int64(FrameHeaderBytes + len(payload))
+		l.owner.Replay(&h, f.excerpt)
+		f.excerpt = nil
+		l.stateBytes += FrameHeaderBytes + int64(h.Bytes)
 	}
+	r.excerpts = nil
 	s.stats.RecoveredFrames += uint64(len(r.accepted))
 	s.stats.RecoveredBytes += uint64(l.stateBytes)
 	return nil
@@ -193,7 +206,9 @@ type frameSource struct {
 	store    *Store
 	journal  sourceFile
 	segments sourceFile
-	window   *scanWindow // that holds the frame of the last call; nil: its file could not be opened
+	file     uint32 // the number of a journal file, and its name
+	name     string
+	window   *scanWindow // that holds the frame of the last call; nil: its file could not be opened, or is not needed
 }
 
 // sourceFile is an open file and the window over it.
@@ -238,13 +253,21 @@ func (y *sourceFile) open(files core.FS, name string) error {
 	return nil
 }
 
+// frame is a frame's header and all of it, verified. The bytes are good until the next call.
 func (x *frameSource) frame(f *located) (FrameHeader, []byte, error) {
 	x.window = nil
+	if f.raw != nil {
+		h, _, err := ParseFrame(f.raw)
+		return h, f.raw, err
+	}
 	y, name := &x.journal, f.held
 	if f.segment != nil {
 		y, name = &x.segments, f.segment.path
 	} else if name == "" {
-		name = JournalPath(x.store.folder.layout, x.store.shard, f.file)
+		if x.file != f.file || x.name == "" {
+			x.file, x.name = f.file, JournalPath(x.store.folder.layout, x.store.shard, f.file)
+		}
+		name = x.name
 	}
 	if err := y.open(x.store.ports.FS, name); err != nil {
 		return FrameHeader{}, nil, err
@@ -256,7 +279,7 @@ func (x *frameSource) frame(f *located) (FrameHeader, []byte, error) {
 			mendHeader(b, 8, frameHeaderCRC) // in the window, so that copies of the frame are whole
 		}
 	}
-	h, payload, err := ParseFrame(b)
+	h, _, err := ParseFrame(b)
 	if err != nil && y.window.unreadable > 0 {
 		// It was whole a moment before. The next try opens the file anew.
 		defer y.close()
@@ -265,5 +288,5 @@ func (x *frameSource) frame(f *located) (FrameHeader, []byte, error) {
 	if err != nil {
 		return h, nil, fmt.Errorf("%s at %d: %w", name, f.position, err)
 	}
-	return h, payload, nil
+	return h, b, nil
 }

@@ -29,15 +29,10 @@ func (r *recovery) loadTail() error {
 			r.damage(f.index, f.index+1, f.base, f.next())
 			continue
 		}
-		h, payload, err := source.frame(f)
+		_, raw, err := source.frame(f)
 		if err != nil {
 			return err
 		}
-		most := TimestampNone
-		if h.Kind == FrameData {
-			most = PayloadMaxTimestamp(payload)
-		}
-		raw := source.window.view(f.position, FrameHeaderBytes+int(f.bytes))
 		l.index, l.end = f.index-1, f.base
 		c := s.tailChunk(l, len(raw))
 		if c == nil {
@@ -54,7 +49,7 @@ func (r *recovery) loadTail() error {
 			c.firstIndex, c.base = f.index, f.base
 		}
 		c.notePoint(f.base, at)
-		c.maxTimestamp = max(c.maxTimestamp, most)
+		c.maxTimestamp = max(c.maxTimestamp, f.most)
 		c.used, c.lastIndex, c.next = at+len(raw), f.index, f.next()
 		l.index, l.end = f.index, f.next()
 		if l.dirtyBytes+int64(c.used-c.start) >= s.options.FlushBytes {

@@ -52,7 +52,7 @@ func TestRestartVoidsWhatWasCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replay, err := replayJournal(folder, 0, slog.New(slog.DiscardHandler))
+	replay, err := replayJournal(folder, 0, 0, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

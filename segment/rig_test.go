@@ -326,6 +326,11 @@ func (o *rigOwner) Restore(state []byte) error {
 	return nil
 }
 
+// Excerpt takes the whole frame along.
+func (o *rigOwner) Excerpt(b []byte, _ *FrameHeader, payload []byte) []byte {
+	return append(b, payload...)
+}
+
 func (o *rigOwner) Replay(h *FrameHeader, payload []byte) {
 	if h.Kind != FrameData {
 		return

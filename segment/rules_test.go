@@ -502,7 +502,7 @@ func TestFolderCreationCrashes(t *testing.T) {
 				t.Fatalf("step %d, seed %d: %v", step, seed, err)
 			}
 			for shard := range 2 {
-				if _, err := replayJournal(d, core.ShardID(shard), d.log); err != nil {
+				if _, err := replayJournal(d, core.ShardID(shard), 0, d.log); err != nil {
 					t.Fatalf("step %d, seed %d: %v", step, seed, err)
 				}
 			}

@@ -79,7 +79,7 @@ func OpenStore(folder *Folder, shard core.ShardID, ports Ports, options Options)
 	s.slotSeed = folder.salt()
 	s.files.store, s.files.most = s, s.options.OpenFiles
 	s.cache.store = s
-	replay, err := replayJournal(folder, shard, s.log)
+	replay, err := replayJournal(folder, shard, s.options.CacheBytes, s.log)
 	if err != nil {
 		return nil, err
 	}

@@ -364,6 +364,11 @@ func (a *admin) Restore(state []byte) error {
 	return a.metadata.Restore(state)
 }
 
+// Excerpt is what Replay needs of a frame: all of it.
+func (a *admin) Excerpt(b []byte, _ *segment.FrameHeader, payload []byte) []byte {
+	return append(b, payload...)
+}
+
 // Replay applies the commands of a frame. The first one that this build does not
 // know ends the recovery: OpenMetadata reports it.
 func (a *admin) Replay(h *segment.FrameHeader, payload []byte) {

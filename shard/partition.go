@@ -198,27 +198,40 @@ func (p *partition) RolledBack(_ *segment.Log, next core.Offset, err error) {
 	p.Advanced(p.log)
 }
 
-// Replay learns from a frame what append would have.
-func (p *partition) Replay(h *segment.FrameHeader, payload []byte) {
-	switch {
-	case h.Kind == segment.FrameCursor && p.coordinator != nil:
-		if p.replayErr == nil {
-			p.replayErr = p.coordinator.replay(payload)
-		}
-		return
-	case h.Kind == segment.FrameCursor:
-		p.replayCursors(h, payload)
-		return
-	case h.Kind != segment.FrameData:
-		return
+// Excerpt is what Replay needs of a frame: of data the headers of batches that a producer
+// has numbered.
+func (p *partition) Excerpt(b []byte, h *segment.FrameHeader, payload []byte) []byte {
+	if h.Kind != segment.FrameData {
+		return append(b, payload...)
 	}
 	for len(payload) > 0 {
 		batch, rest, err := proto.NextBatch(payload)
 		core.Assert(err == nil, "the log replays whole batches")
 		if batch.ProducerID() != proto.ProducerIDNone {
-			p.producers.append(producedBatchOf(batch), core.Offset(batch.BaseOffset()), h.AppendTime)
+			b = append(b, batch[:proto.BatchHeaderBytes]...)
 		}
 		payload = rest
+	}
+	return b
+}
+
+// Replay learns from a frame what append would have.
+func (p *partition) Replay(h *segment.FrameHeader, excerpt []byte) {
+	switch {
+	case h.Kind == segment.FrameCursor && p.coordinator != nil:
+		if p.replayErr == nil {
+			p.replayErr = p.coordinator.replay(excerpt)
+		}
+		return
+	case h.Kind == segment.FrameCursor:
+		p.replayCursors(h, excerpt)
+		return
+	case h.Kind != segment.FrameData:
+		return
+	}
+	for ; len(excerpt) > 0; excerpt = excerpt[proto.BatchHeaderBytes:] {
+		batch := proto.Batch(excerpt[:proto.BatchHeaderBytes])
+		p.producers.append(producedBatchOf(batch), core.Offset(batch.BaseOffset()), h.AppendTime)
 	}
 }
 

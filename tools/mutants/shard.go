@@ -88,8 +88,8 @@ var shardMutants = []mutant{
 		Name:  "producer-state-replayed",
 		Rule:  "What is remembered of producers comes back from the state and the log behind it.",
 		File:  "shard/partition.go",
-		Find:  "			p.producers.append(producedBatchOf(batch), core.Offset(batch.BaseOffset()), h.AppendTime)\n",
-		Put:   "",
+		Find:  "		p.producers.append(producedBatchOf(batch), core.Offset(batch.BaseOffset()), h.AppendTime)\n",
+		Put:   "		_ = batch\n",
 		Tests: []string{"shard.TestRestartKeepsEverything"},
 	},
 	{

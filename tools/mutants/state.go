@@ -134,8 +134,8 @@ var stateMutants = []mutant{
 		Name:  "trim-comes-back",
 		Rule:  "The log start comes back from the control frames behind the state.",
 		File:  "segment/recover_merge.go",
-		Find:  "				l.start = max(l.start, start)\n",
-		Put:   "				_ = start\n",
+		Find:  "		l.start = max(l.start, f.logStart)\n",
+		Put:   "",
 		Tests: []string{"segment.TestTrim"},
 	},
 	{
