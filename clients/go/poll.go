@@ -269,18 +269,10 @@ func (i *item) decode(p *part, from, end int64, enough, bytesMax int) *badBatch 
 			if r.Offset < from || end >= 0 && r.Offset >= end {
 				continue
 			}
-			if len(records) < cap(records) {
-				records = records[:len(records)+1]
-			} else {
-				records = append(records, Record{})
-			}
-			// Field by field: a Record made elsewhere and copied costs a third more.
-			to := &records[len(records)-1]
-			to.Topic, to.Partition = p.topic, p.number
-			to.Offset, to.LeaderEpoch = r.Offset, leaderEpoch
-			to.Timestamp, to.TimestampType = time.UnixMilli(r.Timestamp), timestampType
-			to.Key, to.Value = r.Key, r.Value
-			to.Headers = i.slab.takeHeaders(r.Headers)
+			records = append(records, Record{
+				Topic: p.topic, Partition: p.number, Offset: r.Offset, LeaderEpoch: leaderEpoch,
+				Timestamp: time.UnixMilli(r.Timestamp), TimestampType: timestampType, Key: r.Key, Value: r.Value, Headers: i.slab.takeHeaders(r.Headers),
+			})
 		}
 		if err == nil {
 			err = it.Err()
