@@ -2,7 +2,7 @@
 // where it comes from and why it is here. The broker writes dead letters, tools read them. Everything here is a pure
 // function of the bytes given to it.
 //
-// Key, value and headers are what they were, and these headers come behind them; older ones of these names are dropped,
+// Key, value and headers are what they were, and these headers come behind them. What began with mq- before is dropped,
 // so that they tell of the last death:
 //
 //	mq-topic      name of the topic that the record was consumed from

@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
@@ -8,6 +9,9 @@ import (
 
 	"github.com/pulsemq/pulsemq/proto"
 )
+
+// HeaderPrefix begins the names that are the broker's: clients of this project refuse them in what they send.
+const HeaderPrefix = "mq-"
 
 // The names of the headers.
 const (
@@ -38,7 +42,7 @@ type Provenance struct {
 	Text      string // what the member said; "" when it said nothing
 }
 
-// AppendHeaders appends the headers of a record, without older ones of ours, and then the provenance.
+// AppendHeaders appends a record's own headers and then the provenance.
 func (p *Provenance) AppendHeaders(dst, of []proto.Header) []proto.Header {
 	dst = AppendOwn(dst, of)
 	reason := p.Reason
@@ -54,10 +58,10 @@ func (p *Provenance) AppendHeaders(dst, of []proto.Header) []proto.Header {
 	return dst
 }
 
-// AppendOwn appends those headers of a record that are its own: all but the provenance.
+// AppendOwn appends those headers of a record that are its own: all but those with the broker's prefix.
 func AppendOwn(dst, of []proto.Header) []proto.Header {
 	for _, h := range of {
-		if !slices.Contains(headerNames[:], string(h.Key)) {
+		if !bytes.HasPrefix(h.Key, []byte(HeaderPrefix)) {
 			dst = append(dst, h)
 		}
 	}

@@ -18,8 +18,8 @@ var sample = Provenance{
 }
 
 func TestProvenanceReplacesOlderHeaders(t *testing.T) {
-	own := []proto.Header{header("a", "1"), {Key: []byte("a")}, header("a", ""), header("mq-topics", "theirs"), header("MQ-TOPIC", "theirs"), header("", "\xff\xfe")}
-	mixed := []proto.Header{header("mq-topic", "old"), own[0], own[1], header("mq-reason", "old"), own[2], own[3], header("mq-offset", "1"), own[4], own[5], header("mq-topic", "older")}
+	own := []proto.Header{header("a", "1"), {Key: []byte("a")}, header("a", ""), header("mq", "theirs"), header("MQ-TOPIC", "theirs"), header("", "\xff\xfe")}
+	mixed := []proto.Header{header("mq-topic", "old"), own[0], own[1], header("mq-reason", "old"), own[2], own[3], header("mq-offset", "1"), header("mq-x", "1"), own[4], own[5], header("mq-topic", "older")}
 	got := sample.AppendHeaders(nil, mixed)
 	if !reflect.DeepEqual(got[:len(own)], own) {
 		t.Errorf("its own headers became %q", got[:len(own)])

@@ -181,10 +181,10 @@ func (s *session) lagSeconds(ctx context.Context, all []groupLag) {
 	readers.Wait()
 }
 
-// recordTime is the time of the first record at or behind an offset.
+// recordTime is the time of the first record at or behind an offset; ErrEndOfLog when there is none any more.
 func recordTime(ctx context.Context, client *pulsemq.Client, topic string, partition uint32, offset int64) (time.Time, error) {
 	consumer, err := client.NewConsumer(pulsemq.ConsumerFetchRecords(1), pulsemq.ConsumerFetchBytes(1), pulsemq.ConsumerSkipCorrupt(true),
-		pulsemq.ConsumerReset(pulsemq.ConsumerResetEarliest))
+		pulsemq.ConsumerReset(pulsemq.ConsumerResetEarliest), pulsemq.ConsumerStopAtEnd())
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"io"
 	"strconv"
 
@@ -21,7 +22,26 @@ func newRecordLines(w io.Writer) *recordLines {
 }
 
 func (l *recordLines) print(r *pulsemq.Record) error {
-	b := append(l.line[:0], `{"topic":`...)
+	l.line = append(appendRecord(l.line[:0], r), "}\n"...)
+	_, err := l.out.Write(l.line)
+	return err
+}
+
+// printWith is print with one more member.
+func (l *recordLines) printWith(r *pulsemq.Record, name string, v any) error {
+	more, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b := append(appendJSONText(append(appendRecord(l.line[:0], r), ','), name), ':')
+	l.line = append(append(b, more...), "}\n"...)
+	_, err = l.out.Write(l.line)
+	return err
+}
+
+// appendRecord appends the record as an object that is not closed.
+func appendRecord(b []byte, r *pulsemq.Record) []byte {
+	b = append(b, `{"topic":`...)
 	b = appendJSONText(b, r.Topic)
 	b = strconv.AppendUint(append(b, `,"partition":`...), uint64(r.Partition), 10)
 	b = strconv.AppendInt(append(b, `,"offset":`...), r.Offset, 10)
@@ -37,10 +57,7 @@ func (l *recordLines) print(r *pulsemq.Record) error {
 		b = appendJSONText(append(b, `{"key":`...), h.Key)
 		b = append(appendJSONBytes(append(b, ','), "value", h.Value), '}')
 	}
-	b = append(b, "]}\n"...)
-	l.line = b
-	_, err := l.out.Write(b)
-	return err
+	return append(b, ']')
 }
 
 func (l *recordLines) flush() error { return l.out.Flush() }

@@ -39,6 +39,7 @@ import (
 //	same FILE FILE          both have the same lines, in any order
 //	flip FILE TEXT          flip a bit of the only place in the file that holds the text; FILE may have *
 //	logged COUNT PATTERN    so many lines of the running broker's log match; waits for the first
+//	letters TOPIC FILE      write dead letters, a JSON object a line, as a broker does
 //	page STATUS PATH        get a page of the operators' port, which has to have the status
 
 func TestMain(m *testing.M) {
@@ -66,15 +67,16 @@ func TestScripts(t *testing.T) {
 			return true, l.Close()
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"broker": cmdBroker,
-			"lines":  cmdLines,
-			"bytes":  cmdBytes,
-			"same":   cmdSame,
-			"exits":  cmdExits,
-			"within": cmdWithin,
-			"page":   cmdPage,
-			"flip":   cmdFlip,
-			"logged": cmdLogged,
+			"broker":  cmdBroker,
+			"lines":   cmdLines,
+			"bytes":   cmdBytes,
+			"same":    cmdSame,
+			"exits":   cmdExits,
+			"within":  cmdWithin,
+			"page":    cmdPage,
+			"flip":    cmdFlip,
+			"logged":  cmdLogged,
+			"letters": cmdLetters,
 		},
 	})
 }

@@ -54,8 +54,8 @@ var burialMutants = []mutant{
 		Name:  "dead-letter-is-the-record",
 		Rule:  "A dead letter has the headers of its record, and of older provenance none.",
 		File:  "deadletter/provenance.go",
-		Find:  "		if !slices.Contains(headerNames[:], string(h.Key)) {\n",
-		Put:   "		if !slices.Contains(headerNames[:1], string(h.Key)) {\n",
+		Find:  "		if !bytes.HasPrefix(h.Key, []byte(HeaderPrefix)) {\n",
+		Put:   "		if !bytes.HasPrefix(h.Key, []byte(HeaderTopic)) {\n",
 		Tests: []string{"deadletter.TestProvenanceReplacesOlderHeaders"},
 	},
 	{
