@@ -51,6 +51,10 @@ type partKey struct {
 	number uint32
 }
 
+func (k partKey) compare(other partKey) int {
+	return cmp.Or(cmp.Compare(k.topic, other.topic), cmp.Compare(k.number, other.number))
+}
+
 // NewConsumer makes a consumer that reads nothing yet: see AssignTopic and AssignPartition.
 func (c *Client) NewConsumer(options ...ConsumerOption) (*Consumer, error) {
 	config := consumerConfigDefault()

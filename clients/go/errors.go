@@ -64,6 +64,7 @@ const (
 	ErrGroupKindMismatch        = proto.CodeGroupKindMismatch
 	ErrGroupFull                = proto.CodeGroupFull
 	ErrInvalidTimeout           = proto.CodeInvalidTimeout
+	ErrLeaseLost                = proto.CodeLeaseLost
 )
 
 // Errors that no broker sends: they happen on this side.

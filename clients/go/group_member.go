@@ -28,10 +28,10 @@ func (g *GroupConsumer) belong() {
 		switch {
 		case g.ctx.Err() != nil:
 			return
-		case errors.Is(err, ErrUnknownMember), errors.Is(err, ErrUnknownGroup), errors.Is(err, errStuck):
+		case memberOver(err), errors.Is(err, errStuck):
 			g.loseAll()
 			continue
-		case err != nil && !Retriable(err) && !staleMetadata(err):
+		case err != nil && !memberMayGoOn(err):
 			g.loseAll()
 			g.mu.Lock()
 			g.fatal = err
@@ -77,11 +77,7 @@ func (g *GroupConsumer) join() (*proto.GroupAssignment, error) {
 		g.joinID = newMemberID()
 	}
 	id := g.joinID
-	answer, err := askCoordinator[proto.JoinGroupResponse](ctx, g.client, g.group, &proto.JoinGroupRequest{
-		Group: g.group, Kind: proto.GroupKindStream, MemberID: id, InstanceID: g.config.instance, ClientName: g.config.clientName,
-		SessionTimeoutMs: uint32(g.config.session.Milliseconds()), RebalanceTimeoutMs: uint32(g.config.rebalance.Milliseconds()),
-		Topics: g.config.topics, Pattern: g.config.pattern,
-	})
+	answer, err := askCoordinator[proto.JoinGroupResponse](ctx, g.client, g.group, g.config.joinRequest(g.group, GroupStream, id))
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && g.ctx.Err() == nil {
 			err = errors.Join(ErrRequestTimeout, err)
@@ -151,7 +147,7 @@ func (g *GroupConsumer) live(first *proto.GroupAssignment) error {
 				}
 				newest <- a
 			}
-		case !Retriable(err) && !staleMetadata(err) && !errors.Is(err, context.DeadlineExceeded):
+		case !memberMayGoOn(err) && !errors.Is(err, context.DeadlineExceeded):
 			return err
 		default:
 			if time.Since(heard) > g.config.session {
@@ -168,7 +164,7 @@ func (g *GroupConsumer) live(first *proto.GroupAssignment) error {
 }
 
 func (g *GroupConsumer) heartbeat(ctx context.Context) (*proto.HeartbeatResponse, error) {
-	wait := min(g.config.session/4, 5*time.Second)
+	wait := g.config.heartbeatWait()
 	g.mu.Lock()
 	request := &proto.HeartbeatRequest{Group: g.group, MemberID: g.memberID, InstanceID: g.config.instance, MemberEpoch: g.epoch, Applied: g.applied, WaitMs: uint32(wait.Milliseconds())}
 	g.mu.Unlock()

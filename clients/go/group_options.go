@@ -18,24 +18,19 @@ type GroupPartition struct {
 
 // groupConfig is what the options change.
 type groupConfig struct {
-	topics     []string
-	pattern    string
-	instance   string
-	clientName string
-	session    time.Duration
-	rebalance  time.Duration
-	maxPoll    time.Duration
-	commit     time.Duration // 0: manual
-	start      Start
-	startNone  bool
-	assigned   func([]GroupPartition)
-	revoked    func([]GroupPartition)
-	lost       func([]GroupPartition)
-	consumer   []ConsumerOption
+	memberConfig
+	maxPoll   time.Duration
+	commit    time.Duration // 0: manual
+	start     Start
+	startNone bool
+	assigned  func([]GroupPartition)
+	revoked   func([]GroupPartition)
+	lost      func([]GroupPartition)
+	consumer  []ConsumerOption
 }
 
 func groupConfigDefault() groupConfig {
-	return groupConfig{session: 30 * time.Second, rebalance: time.Minute, maxPoll: 5 * time.Minute, commit: time.Second, start: StartEarliest()}
+	return groupConfig{memberConfig: memberConfig{session: 30 * time.Second, rebalance: time.Minute}, maxPoll: 5 * time.Minute, commit: time.Second, start: StartEarliest()}
 }
 
 // GroupTopics are the topics to read. A topic that does not exist yet is read once it does.
@@ -108,18 +103,12 @@ func GroupReads(options ...ConsumerOption) GroupOption {
 
 // validate reports every fault at once.
 func (c *groupConfig) validate(group string) error {
-	var faults []error
-	if group == "" || len(group) > 255 {
-		faults = append(faults, fmt.Errorf("group %q: a name has 1 to 255 bytes", group))
-	}
-	if len(c.topics) == 0 && c.pattern == "" {
-		faults = append(faults, errors.New("neither GroupTopics nor GroupPattern is given: say what to read"))
-	}
+	faults := c.memberConfig.faults(group, "Group")
 	for _, d := range []struct {
 		option   string
 		d        time.Duration
 		min, max time.Duration
-	}{{"GroupSessionTimeout", c.session, 500 * time.Millisecond, 30 * time.Minute}, {"GroupRebalanceTimeout", c.rebalance, 500 * time.Millisecond, time.Hour},
+	}{{"GroupRebalanceTimeout", c.rebalance, 500 * time.Millisecond, time.Hour},
 		{"GroupMaxPoll", c.maxPoll, time.Second, 24 * time.Hour}, {"GroupAutoCommit", c.commit, 0, time.Hour}} {
 		if d.d < d.min || d.d > d.max {
 			faults = append(faults, fmt.Errorf("%s %v: %v to %v is allowed", d.option, d.d, d.min, d.max))

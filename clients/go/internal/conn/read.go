@@ -37,7 +37,7 @@ func (c *Conn) read() error {
 // readFrame takes one payload to whoever it is for.
 func (c *Conn) readFrame(in *bufio.Reader, h proto.FrameHeader) error {
 	n := h.PayloadBytes()
-	push := h.Answer && h.Command == proto.CommandDeliver
+	push := h.Answer && (h.Command == proto.CommandDeliver || h.Command == proto.CommandLeased)
 	var request *Request
 	if h.Answer && !push && h.RequestID != 0 {
 		c.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 	"sync"
+	"time"
 
 	"github.com/pulsemq/pulsemq/proto"
 )
@@ -19,6 +20,15 @@ type Cluster struct {
 	fault        func(proto.Message) Fault
 	nextProducer int64
 	requests     map[proto.Command]int
+
+	groups  map[string]map[string]*member // by name and member id
+	queues  map[queueKey]*queue
+	leases  map[leaseKey]*lease
+	settled map[proto.Settlement]int
+
+	// LeaseTimeout is how long a lease lasts that says nothing else, DeliveriesMax how often a record is delivered.
+	LeaseTimeout  time.Duration
+	DeliveriesMax int
 
 	// What HELLO says. Set before the first connection.
 	Limits         proto.Limits
@@ -51,7 +61,14 @@ func New(nodes int) *Cluster {
 		id:       fmt.Sprintf("fake-%x", random()),
 		topics:   map[string]*topic{},
 		requests: map[proto.Command]int{},
-		epoch:    1,
+		groups:   map[string]map[string]*member{},
+		queues:   map[queueKey]*queue{},
+		leases:   map[leaseKey]*lease{},
+		settled:  map[proto.Settlement]int{},
+
+		LeaseTimeout:  30 * time.Second,
+		DeliveriesMax: 5,
+		epoch:         1,
 		Limits: proto.Limits{
 			FrameBytesMax: 8 << 20, BatchBytesMax: 1 << 20, BatchRecordsMax: 1 << 20,
 			FetchBytesMax: 8 << 20, FetchRecordsMax: 1 << 20, FetchWaitMsMax: 30000,
@@ -61,7 +78,7 @@ func New(nodes int) *Cluster {
 		WindowRequests: 1024,
 		Durability:     proto.DurabilitySync,
 	}
-	for _, info := range proto.Commands() {
+	for _, info := range proto.Layouts() {
 		c.Commands = append(c.Commands, proto.CommandRange{Command: info.Command, VersionMin: info.VersionMin, VersionMax: info.VersionMax})
 	}
 	for i := range nodes {
@@ -163,6 +180,7 @@ func (c *Cluster) MoveLeader(name string, partition int, node uint32) {
 	p.leaderEpoch++
 	c.epoch++
 	p.wake()
+	c.moveQueues(proto.TopicPartition{TopicID: c.topics[name].id, Partition: uint32(partition)})
 }
 
 // Partition gives f the log of a partition to look at or to change.

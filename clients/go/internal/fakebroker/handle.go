@@ -21,7 +21,17 @@ func (s *session) handle(id uint64, request proto.Message, fault Fault) (proto.M
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.pumpQueues()
 	switch r := request.(type) {
+	case *proto.JoinGroupRequest:
+		return c.join(r)
+	case *proto.LeaveGroupRequest:
+		delete(c.groups[r.Group], r.MemberID)
+		return &proto.LeaveGroupResponse{}, nil
+	case *proto.LeaseRequest:
+		return s.lease(id, r)
+	case *proto.SettleRequest:
+		return s.settle(r)
 	case *proto.PingRequest:
 		return &proto.PingResponse{Opaque: r.Opaque}, nil
 	case *proto.MetadataRequest:

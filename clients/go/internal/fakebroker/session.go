@@ -20,6 +20,7 @@ type session struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
+	pushed        chan struct{} // when the last LEASED is sent; guarded by the cluster's lock
 	write         sync.Mutex
 	subscriptions map[uint64]*subscription // of the reader alone
 }
@@ -39,6 +40,7 @@ func (s *session) run() {
 	defer func() {
 		s.close()
 		s.running.Wait()
+		s.cluster.endSession(s)
 		s.node.mu.Lock()
 		delete(s.node.sessions, s)
 		s.node.mu.Unlock()
@@ -98,6 +100,10 @@ func (s *session) serve(id uint64, request proto.Message) bool {
 	}
 	if fault.Refuse != nil {
 		s.send(id, 0, fault.Refuse)
+		return true
+	}
+	if beat, ok := request.(*proto.HeartbeatRequest); ok {
+		s.running.Go(func() { s.heartbeat(id, beat) })
 		return true
 	}
 	if fetch, ok := request.(*proto.FetchRequest); ok {
