@@ -51,7 +51,7 @@ the same command goes on behind that, after an interrupt, a crash, or when new l
 come, and sends nothing twice but what was under way when it was killed, at most ` + strconv.Itoa(replayRoundMax) + `
 records. Another --to or --filter is another replay and begins at the first letter.
 pulsectl group delete NAME lets a replay begin anew; so does a broker that has forgotten the
-group, groups.offsets-retention after the last replay. Of two replays that run at the same
+group, offsets.retention after the last replay. Of two replays that run at the same
 time each sends everything.
 
 ` + filterHelp,
