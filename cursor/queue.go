@@ -19,8 +19,30 @@ func (t *Table) Window(group string) *queue.Window {
 // Queues is how many groups have a window.
 func (t *Table) Queues() int { return t.queues }
 
+// QueueRoom is how many more records the windows may hold.
+func (t *Table) QueueRoom() int {
+	bytes := core.QueueBytesMax - core.QueueTextBytesMax
+	for i, left := 0, t.queues; left > 0; i++ {
+		if p := t.list[i]; p.window != nil {
+			bytes -= queueBytes + len(p.group) + p.window.Bytes() - p.window.TextBytes()
+			left--
+		}
+	}
+	return bytes / queue.RecordBytes
+}
+
+// QueueNames are the groups with a window, in ascending order.
+func (t *Table) QueueNames() (names []string) {
+	for _, group := range t.names() {
+		if t.byGroup[group].window != nil {
+			names = append(names, group)
+		}
+	}
+	return names
+}
+
 // queueBytes is what a window takes in a snapshot beside its own bytes and its group's name.
-const queueBytes = 2 + 4
+const queueBytes = 2 + 8 + 4
 
 // QueueBytes is the size of the snapshot of all windows at most, without its head. Windows grow by claims too, so it is
 // counted when it is asked for.
@@ -58,8 +80,16 @@ func (t *Table) textRoom() int {
 	return room
 }
 
-func (t *Table) setWindow(p *place, w *queue.Window) {
-	p.window = w
+// Begun is the owner epoch that the member had with whom a queue group began; -1 for none.
+func (t *Table) Begun(group string) int64 {
+	if p := t.byGroup[group]; p != nil && p.window != nil {
+		return p.begun
+	}
+	return -1
+}
+
+func (t *Table) setWindow(p *place, w *queue.Window, begun int64) {
+	p.window, p.begun = w, begun
 	t.queues++
 }
 
@@ -98,13 +128,13 @@ func (t *Table) beginQueue(group string, state State, head queue.Head, op *queue
 	}
 	state.Time = max(state.Time, head.Time)
 	t.put(group, state)
-	t.setWindow(t.byGroup[group], queue.New(state.Offset, op.Identity))
+	t.setWindow(t.byGroup[group], queue.New(state.Offset, op.Identity), head.Owner)
 	return Done
 }
 
 // queueSnapshotVersion is the version of the layout of the windows' snapshot:
 //
-//	version u16 | groups u32 | in the order of names: name u16+bytes | window: length u32, bytes
+//	version u16 | groups u32 | in the order of names: name u16+bytes | begun i64 | window: length u32, bytes
 const queueSnapshotVersion = 1
 
 // AppendQueues appends the windows to b.
@@ -118,6 +148,7 @@ func (t *Table) AppendQueues(b []byte) []byte {
 		}
 		b = binary.BigEndian.AppendUint16(b, uint16(len(group)))
 		b = append(b, group...)
+		b = binary.BigEndian.AppendUint64(b, uint64(t.byGroup[group].begun))
 		b = append(b, 0, 0, 0, 0)
 		start := len(b)
 		b = w.AppendSnapshot(b)
@@ -140,9 +171,11 @@ func (t *Table) RestoreQueues(b []byte) error {
 	count, rest := binary.BigEndian.Uint32(b[2:]), b[6:]
 	for range count {
 		group, after, ok := cut16(rest)
-		if !ok || len(after) < 4 || uint64(binary.BigEndian.Uint32(after)) > uint64(len(after)-4) {
+		if !ok || len(after) < 8+4 || uint64(binary.BigEndian.Uint32(after[8:])) > uint64(len(after)-12) {
 			return bad("it is cut short")
 		}
+		begun := int64(binary.BigEndian.Uint64(after))
+		after = after[8:]
 		n := int(binary.BigEndian.Uint32(after))
 		window, err := queue.Restore(after[4 : 4+n])
 		if err != nil {
@@ -152,7 +185,7 @@ func (t *Table) RestoreQueues(b []byte) error {
 		if p == nil || p.window != nil || p.Offset != window.Low() {
 			return bad(fmt.Sprintf("a window from offset %d on of a group that does not stand there", window.Low()))
 		}
-		t.setWindow(p, window)
+		t.setWindow(p, window, begun)
 		rest = after[4+n:]
 	}
 	if len(rest) != 0 {

@@ -62,6 +62,7 @@ type place struct {
 	group  string
 	at     int           // in list
 	window *queue.Window // of a queue group that has begun
+	begun  int64         // the owner epoch of the member that it began with
 }
 
 // note is what the table had before an entry.
@@ -270,7 +271,7 @@ func (t *Table) Clone() *Table {
 	for _, p := range t.list {
 		c.put(p.group, p.State)
 		if p.window != nil {
-			c.setWindow(c.byGroup[p.group], p.window.Clone())
+			c.setWindow(c.byGroup[p.group], p.window.Clone(), p.begun)
 		}
 	}
 	return c

@@ -54,6 +54,9 @@ func (w *Window) Claim(wish *Wish, spent []Range) (Span, []Range) {
 			}
 			w.reach(w.high + 1)
 		}
+		if o >= wish.End { // a raised durability hides what was leased before
+			break
+		}
 		if s.Records > 0 && o-s.Next > bridgeMax {
 			break
 		}

@@ -121,6 +121,13 @@ func (w *Window) Expire(now, wall int64, attemptsMax uint16, spent []Range) (int
 	return over, spent
 }
 
+// Started says that a start has found the window: the next Expire looks at every delay, because the clock may have gone back.
+func (w *Window) Started() {
+	if w.byState[Delayed] > 0 {
+		w.delayDue = 0
+	}
+}
+
 // Due is when Expire may find something: leases by the monotonic clock in nanoseconds, delays by the wall clock in
 // milliseconds; math.MaxInt64 when there is nothing to wait for.
 func (w *Window) Due() (lease, delay int64) { return w.leaseDue, w.delayDue }

@@ -9,24 +9,6 @@ type Burial struct {
 	Text     string
 }
 
-// FirstDying is the record that has been on its way to the dead-letter topic for longest.
-func (w *Window) FirstDying() (Burial, bool) { return w.NextDying(0) }
-
-// NextDying is the first one whose number is not below the one given.
-func (w *Window) NextDying(number uint64) (Burial, bool) {
-	w.forgetBuried()
-	for i := range w.dying.Len() {
-		o := *w.dying.At(i)
-		if o < w.low || w.at(o).state != Dying || uint64(w.at(o).at) < number {
-			continue
-		}
-		r := w.at(o)
-		reason, text := w.causes.of(r)
-		return Burial{o, uint64(r.at), r.attempts, reason, text}, true
-	}
-	return Burial{}, false
-}
-
 // AppendDying appends the records on their way to the dead-letter topic whose number is not below the one given, in the
 // order of their numbers and at most so many.
 func (w *Window) AppendDying(list []Burial, number uint64, most int) []Burial {
@@ -82,4 +64,14 @@ func (w *Window) Blocker(from int64) (Look, bool) {
 		return l, true
 	}
 	return Look{}, false
+}
+
+// Unsettled is how many records below an offset are not settled, those that the window does not hold yet among them.
+func (w *Window) Unsettled(below int64) (records int64) {
+	for o := w.low; o < min(below, w.high); o++ {
+		if w.at(o).state != Settled {
+			records++
+		}
+	}
+	return records + max(0, below-w.high)
 }

@@ -47,21 +47,21 @@ func (w *Window) put(offset int64, d durable) {
 		r.tag = w.causes.add(d.reason, d.text)
 	}
 	if d.state == Delayed {
-		w.delayDue = 0 // the first Expire tells which have been waiting long enough
+		w.delayDue = min(w.delayDue, d.at)
 	}
 	w.set(offset, r, d.state, free, d.state == Available)
 }
 
 const (
-	// recordBytes is what a record takes in a snapshot at most, beside its text: when it is a
+	// RecordBytes is what a record takes in a snapshot at most, beside its text: when it is a
 	// run of its own, of 1, 1, 3, 7, 1 and 2 bytes.
-	recordBytes = 16
+	RecordBytes = 16
 	// headBytes is what a window takes beside its records: 10, 8, 7 and 3 bytes.
 	headBytes = 28
 )
 
 // Bytes is what a snapshot takes at most.
-func (w *Window) Bytes() int { return headBytes + recordBytes*w.Records() + w.causes.bytes }
+func (w *Window) Bytes() int { return headBytes + RecordBytes*w.Records() + w.causes.bytes }
 
 // AppendSnapshot appends the window to b.
 func (w *Window) AppendSnapshot(b []byte) []byte {

@@ -104,8 +104,8 @@ func (w *Window) Leased() int { return w.byMark[claimed] + w.byMark[leased] + w.
 // Delayed is how many wait for their time.
 func (w *Window) Delayed() int { return w.byState[Delayed] }
 
-// Dead is how many are dead, those on the way to the dead-letter topic too.
-func (w *Window) Dead() int { return w.byState[Dead] + w.byState[Dying] }
+// Dead is how many stay, dead.
+func (w *Window) Dead() int { return w.byState[Dead] }
 
 // Dying is how many are on the way to the dead-letter topic.
 func (w *Window) Dying() int { return w.byState[Dying] }

@@ -97,11 +97,11 @@ func TestReset(t *testing.T) {
 	w.Apply(&Op{Kind: Die, Base: 2, Next: 4, Reason: Nacked}, 0)
 	w.Reset(1)
 	w.check(t)
-	if _, ok := w.FirstDying(); ok || w.Low() != 1 || w.Records() != 0 || w.Leased() != 0 {
+	if len(w.AppendDying(nil, 0, 1)) > 0 || w.Low() != 1 || w.Records() != 0 || w.Leased() != 0 {
 		t.Fatalf("low %d, %d records, %d leased", w.Low(), w.Records(), w.Leased())
 	}
 	w.Apply(&Op{Kind: Die, Base: 2, Next: 3, Reason: Nacked}, 0)
-	if b, _ := w.FirstDying(); b.Number != 2 {
+	if b := w.AppendDying(nil, 0, 1); b[0].Number != 2 {
 		t.Errorf("burial %+v", b)
 	}
 }
@@ -111,7 +111,7 @@ func TestEndlessDelay(t *testing.T) {
 	w := New(0, 1)
 	w.Apply(&Op{Kind: Retry, Base: 0, Next: 1, Attempts: 1, Time: 5000}, 0)
 	w.Apply(&Op{Kind: Retry, Base: 1, Next: 2, Attempts: 1, Time: 5000 + delayMax}, 0)
-	w, _ = Restore(w.AppendSnapshot(nil))
+	w.Started()
 	if w.Expire(0, 1000, 0, nil); w.Ready() != 1 {
 		t.Fatalf("%d are ready", w.Ready())
 	}

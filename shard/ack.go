@@ -190,5 +190,11 @@ func (m *Machine) refuse(reactor uint8, conn mail.ConnRef, id uint64, partition 
 }
 
 func (m *Machine) refuseRequest(r *mail.Request, err *proto.Error) {
+	if r.Kind == mail.RequestLease { // one of many of its subscription, which has an answer of its own
+		m.answer = mail.Answer{Kind: mail.AnswerLease, Conn: r.Conn, ID: r.ID, Partition: r.Partition, Received: r.Received, Err: err,
+			Offset: -1, Timestamp: -1, LeaderEpoch: -1}
+		m.send(r.Reactor)
+		return
+	}
 	m.refuse(r.Reactor, r.Conn, r.ID, r.Partition, r.Received, err)
 }

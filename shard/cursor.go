@@ -34,9 +34,15 @@ type cursors struct {
 	waiting  core.Queue[cursorFrame]
 	wishes   int  // gathered, and in the frames that wait
 	growth   int  // by how much they may make the table's snapshot grow, bytes
+	windows  int  // and that of the windows
 	listed   bool // in machine.cursorDirty
 	known    bool // in machine.cursorPartitions
 	marks    lagMarks
+
+	queues      map[string]*queueGroup
+	queueList   []*queueGroup // in the order in which they came
+	queuesDirty []*queueGroup // with ops for the turn's frame
+	settles     int           // SETTLEs that wait
 }
 
 // cursorFrame is one frame on its way to the disk.
@@ -44,6 +50,7 @@ type cursorFrame struct {
 	index  core.Index
 	sync   bool // its entries take effect when they are durable, else when they are written
 	wishes []*cursorWish
+	queues *queueTurn // behind the wishes
 }
 
 // cursorWish is one entry with who waits for it.
@@ -51,6 +58,8 @@ type cursorWish struct {
 	patience // of a client; its machine is nil when a shard asked
 	entry    cursor.Entry
 	growth   int         // of the table's snapshot, at most
+	windows  int         // of that of the windows
+	lease    *leaseShare // of a group's begin
 	forget   *forgetting // of a shard
 }
 
@@ -90,6 +99,10 @@ func (m *Machine) cursor(r *mail.Request) {
 	}
 	cs := p.cursorsFor()
 	known, _ := cs.table.Get(c.Group)
+	if cs.table.Window(c.Group) != nil && e.Kind != cursor.Seek {
+		m.refuseRequest(r, proto.CodeGroupKindMismatch.Errorf("group %s is a queue group, whose members lease and settle records; nothing was changed", core.Quote(c.Group)))
+		return
+	}
 	stale := known.Owner > c.Owner
 	switch e.Kind {
 	case cursor.Seek:
@@ -141,8 +154,14 @@ func (p *partition) wish(w *cursorWish) {
 	cs.gathered = append(cs.gathered, w)
 	cs.wishes++
 	cs.growth += w.growth
-	if !cs.listed {
-		cs.listed = true
+	cs.windows += w.windows
+	p.listDirty()
+}
+
+// listDirty has the partition write a frame in this turn.
+func (p *partition) listDirty() {
+	if !p.cursors.listed {
+		p.cursors.listed = true
 		p.machine.cursorDirty = append(p.machine.cursorDirty, p)
 	}
 	p.listCursors()
@@ -152,6 +171,7 @@ func (p *partition) wish(w *cursorWish) {
 func (cs *cursors) unwish(w *cursorWish) {
 	cs.wishes--
 	cs.growth -= w.growth
+	cs.windows -= w.windows
 }
 
 // listCursors puts the partition among those that groups read.
@@ -188,7 +208,14 @@ func (p *partition) flushCursors() bool {
 		// Who takes over reads when it is answered, so that must hold after a power cut too.
 		f.sync = f.sync || e.Kind != cursor.Commit
 	}
-	m.cursorPayload = payload
+	m.queueParts = m.queueParts[:0]
+	if n == len(cs.gathered) {
+		payload = p.appendQueues(payload)
+		f.sync = f.sync || len(m.queueParts) > 0 // what is leased and settled holds after a power cut
+	}
+	if m.cursorPayload = payload; n == 0 && len(m.queueParts) == 0 {
+		return true
+	}
 	level := core.DurabilityBatch
 	if f.sync {
 		level = core.DurabilitySync
@@ -203,9 +230,10 @@ func (p *partition) flushCursors() bool {
 	f.index = p.log.LastIndex()
 	f.wishes = append(f.wishes, cs.gathered[:n]...)
 	cs.gathered = core.ShrinkSlice(slices.Delete(cs.gathered, 0, n))
+	f.queues = p.queuesAppended()
 	cs.waiting.Push(f)
 	m.stats.CursorFrames++
-	return len(cs.gathered) == 0
+	return len(cs.gathered) == 0 && len(cs.queuesDirty) == 0
 }
 
 // settleCursors lets entries take effect that have reached their level, and answers.
@@ -224,9 +252,18 @@ func (p *partition) settleCursors() {
 		for _, w := range f.wishes {
 			cs.unwish(w)
 			outcome := cs.table.Apply(f.index, &w.entry, f.index > durable)
+			if outcome == cursor.Done && w.entry.Kind != cursor.Commit && w.entry.Kind != cursor.Own {
+				p.queueChanged(&w.entry)
+			}
 			p.cursorDone(w, outcome)
 		}
+		turns := f.queues
 		cs.waiting.Pop()
+		for turns != nil {
+			next := turns.next
+			turns.stored()
+			turns = next
+		}
 	}
 }
 
@@ -235,8 +272,12 @@ func (p *partition) cursorDone(w *cursorWish, outcome cursor.Outcome) {
 		w.forget.done(p)
 		return
 	}
-	if outcome == cursor.Done && (w.entry.Kind == cursor.Own || w.entry.Kind == cursor.Seek) {
+	if outcome == cursor.Done && w.entry.Kind != cursor.Commit {
 		p.machine.claimed(&w.entry)
+	}
+	if w.lease != nil {
+		w.lease.leaseBegun(w, outcome)
+		return
 	}
 	if !w.end() {
 		return
@@ -327,8 +368,9 @@ func (p *partition) rollBackCursors(err *proto.Error) {
 			cs.waiting.Push(f)
 			continue
 		}
-		cs.failWishes(p, f.wishes, err)
+		cs.failFrame(p, &f, err)
 	}
+	p.failQueues(err) // some of it may be about records that are lost
 }
 
 // failCursors ends everything that waits.
@@ -338,11 +380,22 @@ func (p *partition) failCursors(err *proto.Error) {
 		return
 	}
 	for cs.waiting.Len() > 0 {
-		cs.failWishes(p, cs.waiting.Pop().wishes, err)
+		f := cs.waiting.Pop()
+		cs.failFrame(p, &f, err)
 	}
+	p.failQueues(err)
 	gathered := cs.gathered
 	cs.gathered = nil
 	cs.failWishes(p, gathered, err)
+}
+
+func (cs *cursors) failFrame(p *partition, f *cursorFrame, err *proto.Error) {
+	cs.failWishes(p, f.wishes, err)
+	for t := f.queues; t != nil; {
+		next := t.next
+		t.lost(err)
+		t = next
+	}
 }
 
 func (cs *cursors) failWishes(p *partition, wishes []*cursorWish, err *proto.Error) {
@@ -351,6 +404,8 @@ func (cs *cursors) failWishes(p *partition, wishes []*cursorWish, err *proto.Err
 		switch {
 		case w.forget != nil:
 			w.forget.done(p)
+		case w.lease != nil:
+			w.lease.leaseFailed(w, err)
 		case w.end():
 			p.machine.refuseRequest(&w.request, err)
 		}
@@ -382,6 +437,9 @@ func (cs *cursors) snapshot() *cursor.Table {
 		f := cs.waiting.At(i)
 		for _, w := range f.wishes {
 			at.Apply(f.index, &w.entry, false)
+		}
+		for t := f.queues; t != nil; t = t.next {
+			at.ApplyQueue(t.queue.name, t.head, t.ops)
 		}
 	}
 	return at

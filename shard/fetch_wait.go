@@ -70,13 +70,18 @@ const resumeMax = 16
 func (m *Machine) resumePeer(p *peer) {
 	most := resumeMax
 	if p.parcelBytes == 0 {
-		most = max(p.starved.Len(), p.hungry.Len())
+		most = max(p.starved.Len(), p.hungry.Len(), p.parched.Len())
 	}
 	for n := min(most, p.starved.Len()); n > 0; n-- {
 		m.runnable.Push(p.starved.Pop()) // stays queued
 	}
 	for n := min(most, p.hungry.Len()); n > 0; n-- {
 		m.pushable.Push(p.hungry.Pop())
+	}
+	for n := min(most, p.parched.Len()); n > 0; n-- {
+		l := p.parched.Pop()
+		l.parched = false
+		l.offer()
 	}
 }
 
@@ -94,10 +99,19 @@ func (m *Machine) resume() {
 		s.queued = false
 		s.run()
 	}
+	for n := 0; n < resumeMax && m.reads < readBytesPerTurn && m.parchedFits(); n++ {
+		q := m.parched.Pop()
+		q.queued = false
+		q.run()
+	}
 }
 
 func (m *Machine) starvedFits() bool {
 	return m.starved.Len() > 0 && m.readable((*m.starved.Front()).want())
+}
+
+func (m *Machine) parchedFits() bool {
+	return m.parched.Len() > 0 && m.readable(queueGrantBytes)
 }
 
 func (m *Machine) hungryFits() bool {

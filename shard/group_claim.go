@@ -72,12 +72,12 @@ func (m *Machine) judgeClaim(l *mail.Letter) {
 
 // newer says whether the group has, or is about to have, an owner above an epoch.
 func (cs *cursors) newer(group string, epoch int64) bool {
-	if s, _ := cs.table.Get(group); s.Owner > epoch {
+	if s, _ := cs.table.Get(group); s.Owner > epoch || cs.table.Begun(group) > epoch {
 		return true
 	}
 	above := func(w *cursorWish) bool {
 		e := &w.entry
-		return (e.Kind == cursor.Own || e.Kind == cursor.Seek) && e.Epoch > epoch && e.Group == group
+		return (e.Kind == cursor.Own || e.Kind == cursor.Seek || e.Kind == cursor.Queue) && e.Epoch > epoch && e.Group == group
 	}
 	for _, w := range cs.gathered {
 		if above(w) {

@@ -104,6 +104,7 @@ var testConfig = core.TopicConfig{
 	RetentionTime: 24 * time.Hour, RetentionBytes: core.SizeUnlimited,
 	SegmentBytes: 64 * core.MiB, SegmentTime: time.Hour,
 	MessageBytesMax: core.MiB, TimestampAheadMax: time.Hour,
+	Queue: core.QueueConfig{WindowMax: 1000, AckTimeout: 30 * time.Second, DeliveriesMax: 3},
 }
 
 // newNode makes a node of a few shards on a fresh folder and boots it.

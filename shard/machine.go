@@ -3,6 +3,7 @@ package shard
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/ring/mail"
@@ -33,6 +34,8 @@ type Machine struct {
 	pushable core.Queue[*subscription] // with credit and unread data
 	starved  core.Queue[*fetch]        // waiting for the shard's memory
 	hungry   core.Queue[*subscription] // waiting for the shard's memory
+	leasable core.Queue[*queueGroup]   // with members that wait, and perhaps records
+	parched  core.Queue[*queueGroup]   // waiting for the shard's memory
 	stalled  core.Queue[*partition]    // whose next check did not fit the workers' queue
 	outboxes []outbox                  // per reactor
 	letters  core.Queue[letterOut]     // answers to other shards that did not fit their ring
@@ -40,6 +43,9 @@ type Machine struct {
 	cursorDirty      []*partition   // with entries for this turn's cursor frames
 	cursorPartitions []*partition   // that groups read, in the order in which they began
 	cursorPayload    []byte         // of one frame, used again
+	queueBody        []byte         // of one entry of it
+	queueParts       []queuePart    // of the frame that is being made
+	wallBase         int64          // the wall clock when the monotonic one was 0, as it was at the start; milliseconds
 	groupsDirty      []*coordinator // with records for this turn's frames
 	forgetters       []*coordinator // with letters to send
 	coordinators     []*coordinator // of this shard
@@ -79,6 +85,7 @@ func New(ports Ports, options Options) *Machine {
 	}
 	m.outboxes = make([]outbox, max(1, m.options.Reactors))
 	m.readClock()
+	m.wallBase = (m.wall - m.now) / int64(time.Millisecond)
 	m.wheel.init(m.now)
 	m.stats.init()
 	return m
@@ -120,6 +127,20 @@ func (m *Machine) Receive(r *mail.Request) {
 		m.cursors(r)
 	case mail.RequestGroup:
 		m.groupCommand(r)
+	case mail.RequestLease:
+		m.lease(r)
+	case mail.RequestUnlease:
+		m.unlease(r)
+	case mail.RequestLeaseCredit:
+		m.leaseCredit(r)
+	case mail.RequestLeaseRecall:
+		m.leaseRecall(r)
+	case mail.RequestSettle:
+		m.settleQueue(r)
+	case mail.RequestQueue:
+		m.describeQueue(r)
+	case mail.RequestQueues:
+		m.describeQueues(r)
 	case mail.RequestReturn:
 		m.parcelReturned(r.Parcel)
 	case mail.RequestDisconnect:
@@ -180,8 +201,8 @@ func (m *Machine) Flush() {
 // Busy reports whether the next turn has work that no ring and no completion
 // will announce, so that the loop must not park.
 func (m *Machine) Busy() bool {
-	if m.runnable.Len() > 0 || m.pushable.Len() > 0 || m.moved.Len() > 0 || m.letters.Len() > 0 || m.stalled.Len() > 0 || len(m.forgetters) > 0 || len(m.claims) > 0 ||
-		m.burying.ready() || m.starvedFits() || m.hungryFits() {
+	if m.runnable.Len() > 0 || m.pushable.Len() > 0 || m.leasable.Len() > 0 || m.moved.Len() > 0 || m.letters.Len() > 0 || m.stalled.Len() > 0 || len(m.forgetters) > 0 || len(m.claims) > 0 ||
+		m.burying.ready() || m.starvedFits() || m.hungryFits() || m.parchedFits() {
 		return true
 	}
 	for i := range m.outboxes {

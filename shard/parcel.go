@@ -38,22 +38,29 @@ func (m *Machine) unhold(p *peer, bytes int64) {
 	m.releasePeer(p)
 }
 
-// parcelReturned goes on with what the parcel belonged to.
-func (m *Machine) parcelReturned(parcel *mail.Parcel) {
+// unpack gives back the memory of a parcel's batches, and the parcel.
+func (m *Machine) unpack(parcel *mail.Parcel) {
 	for i, slab := range parcel.Slabs {
 		slab.Release()
 		parcel.Slabs[i] = nil
 	}
 	clear(parcel.Slices)
-	owner, bytes := parcel.Owner, int64(parcel.Bytes)
 	*parcel = mail.Parcel{Slices: parcel.Slices[:0], Slabs: parcel.Slabs[:0]}
 	m.pools.putParcel(parcel)
+}
+
+// parcelReturned goes on with what the parcel belonged to.
+func (m *Machine) parcelReturned(parcel *mail.Parcel) {
+	owner, bytes := parcel.Owner, int64(parcel.Bytes)
+	m.unpack(parcel)
 	switch owner := owner.(type) {
 	case *fetch:
 		owner.returned(bytes)
 	case *delivery:
 		owner.returned(bytes)
+	case *grant:
+		owner.returned(bytes)
 	default:
-		core.Assert(false, "a parcel belongs to a fetch or to a push")
+		core.Assert(false, "a parcel belongs to a fetch, a push or a delivery of leased records")
 	}
 }

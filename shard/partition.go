@@ -67,6 +67,7 @@ func (m *Machine) newPartition(id core.PartitionID, topic *core.Topic, number co
 func (p *partition) begin() {
 	if p.cursors != nil {
 		p.listCursors()
+		p.beginQueues()
 	}
 	if p.coordinator != nil {
 		p.coordinator.start()
@@ -148,6 +149,7 @@ func (p *partition) settle() {
 		p.visible = visible
 		p.wake()
 	}
+	p.wakeQueues()
 }
 
 // wake lets waiters that may have enough and subscriptions go on.
@@ -177,6 +179,7 @@ func (p *partition) RolledBack(_ *segment.Log, next core.Offset, err error) {
 	p.failAcks(next, storageError(err))
 	p.endTrims(storageError(err)) // those that were durable have been answered, or are answered when tried again
 	p.rollBackCursors(storageError(err))
+	p.truncateQueues(next)
 	p.failGraves(next, storageError(err))
 	if p.coordinator != nil {
 		p.coordinator.rollBack(p.log.LastIndex(), storageError(err))
@@ -245,6 +248,8 @@ func (p *partition) configure(topic *core.Topic) {
 			// waits for what lies behind it is told when it comes again.
 			p.visible, p.hidden = visible, max(p.visible, p.hidden)
 		}
+		p.hurryBurials()
+		p.wakeQueues()    // a larger window, or more attempts
 		p.Advanced(p.log) // a lower durability may already be reached
 	}
 }
@@ -301,6 +306,7 @@ func (p *partition) endReaders(err *proto.Error) {
 	for len(p.shares) > 0 {
 		p.shares[len(p.shares)-1].fail(err)
 	}
+	p.endQueues(err)
 }
 
 // partitionsSorted are the partitions in ascending order of ids.

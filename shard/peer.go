@@ -17,12 +17,14 @@ type peer struct {
 	key           peerKey
 	fetches       []*fetch
 	subscriptions []*subscription // in the order of their creation
+	leasers       []*leaser       // in the same
 	parcelBytes   int64           // out, or being read
 
 	// Waiting for the connection's own share of the memory. They are empty while
 	// parcelBytes is 0, so that there is always something whose return lets them on.
 	starved core.Queue[*fetch]
 	hungry  core.Queue[*subscription]
+	parched core.Queue[*leaser]
 }
 
 func (m *Machine) peer(r *mail.Request) *peer {
@@ -38,8 +40,8 @@ func (m *Machine) peer(r *mail.Request) *peer {
 
 // releasePeer forgets a peer for which nothing is held any more.
 func (m *Machine) releasePeer(p *peer) {
-	if m.peers[p.key] == p && len(p.fetches) == 0 && len(p.subscriptions) == 0 && p.parcelBytes == 0 {
-		core.Assert(p.starved.Len() == 0 && p.hungry.Len() == 0, "nothing waits for memory that is all there")
+	if m.peers[p.key] == p && len(p.fetches) == 0 && len(p.subscriptions) == 0 && len(p.leasers) == 0 && p.parcelBytes == 0 {
+		core.Assert(p.starved.Len() == 0 && p.hungry.Len() == 0 && p.parched.Len() == 0, "nothing waits for memory that is all there")
 		delete(m.peers, p.key)
 		m.pools.putPeer(p)
 	}
@@ -57,6 +59,9 @@ func (m *Machine) disconnect(r *mail.Request) {
 	}
 	for len(p.subscriptions) > 0 {
 		p.subscriptions[len(p.subscriptions)-1].end()
+	}
+	for len(p.leasers) > 0 {
+		p.leasers[len(p.leasers)-1].end()
 	}
 	m.releasePeer(p)
 }

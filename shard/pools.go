@@ -15,6 +15,10 @@ type pools struct {
 	parcels    []*mail.Parcel
 	peers      []*peer
 
+	grants      []*grant
+	settlements []*settlement
+	queueTurns  []*queueTurn
+
 	// Used by one call at a time.
 	entry   segment.Entry
 	records proto.RecordIterator
@@ -66,6 +70,32 @@ func (p *pools) putParcel(parcel *mail.Parcel) { put(&p.parcels, parcel) }
 func (p *pools) peer() *peer { return take(&p.peers) }
 
 func (p *pools) putPeer(gone *peer) {
-	*gone = peer{fetches: gone.fetches[:0], subscriptions: gone.subscriptions[:0]}
+	*gone = peer{fetches: gone.fetches[:0], subscriptions: gone.subscriptions[:0], leasers: gone.leasers[:0]}
 	put(&p.peers, gone)
+}
+
+func (p *pools) grant() *grant { return take(&p.grants) }
+
+func (p *pools) putGrant(g *grant) {
+	clear(g.slices)
+	*g = grant{read: segment.Read{Slices: g.read.Slices[:0], Slabs: g.read.Slabs[:0]}, slices: g.slices[:0],
+		leased: mail.Leased{Ranges: g.leased.Ranges[:0]}}
+	put(&p.grants, g)
+}
+
+func (p *pools) settlement() *settlement { return take(&p.settlements) }
+
+func (p *pools) putSettlement(s *settlement) {
+	*s = settlement{}
+	put(&p.settlements, s)
+}
+
+func (p *pools) queueTurn() *queueTurn { return take(&p.queueTurns) }
+
+func (p *pools) putQueueTurn(t *queueTurn) {
+	clear(t.ops)
+	clear(t.settles)
+	clear(t.grants)
+	*t = queueTurn{ops: t.ops[:0], settles: t.settles[:0], grants: t.grants[:0]}
+	put(&p.queueTurns, t)
 }

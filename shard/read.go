@@ -52,6 +52,11 @@ func (m *Machine) runReads() {
 		s.queued = false
 		s.run()
 	}
+	for n := m.leasable.Len(); n > 0 && m.reads < readBytesPerTurn; n-- {
+		q := m.leasable.Pop()
+		q.queued = false
+		q.run()
+	}
 }
 
 // spent counts bytes against the turn's and the partition's share.

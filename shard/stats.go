@@ -25,8 +25,17 @@ type Stats struct {
 	Buried        uint64 // records that queue groups gave up, stored in a dead-letter topic
 	BurialsFailed uint64 // tries to store some that failed, and are made again
 
-	Commits        uint64 // of offsets, that took effect or were repetitions
-	CursorFrames   uint64 // that they took
+	Commits            uint64 // of offsets, that took effect or were repetitions
+	CursorFrames       uint64 // that they took
+	RecordsLeased      uint64 // deliveries to members of queue groups
+	RecordsRedelivered uint64 // of them, those that were not a record's first
+	RecordsAcked       uint64
+	RecordsNacked      uint64 // and delivered again
+	RecordsDying       uint64 // that went on their way to a dead-letter topic
+	RecordsDead        uint64 // that stayed, dead, where there is none
+	LeasesTimedOut     uint64
+	QueueTrimmed       uint64 // records that were gone from the log before they were settled
+
 	Rebalances     uint64 // of groups, that ended
 	RebalanceNanos int64  // how long they took together
 
