@@ -264,10 +264,13 @@ func (b *burial) ReadDone(r *segment.Read) {
 func (b *burial) make() {
 	p := b.partition
 	m := p.machine
-	var target *core.Topic
-	if view := m.ports.View(); view != nil {
-		target = view.TopicByName(p.topic.Config.Queue.DeadLetterTopic)
+	view := m.ports.View()
+	if view == nil { // the node is starting
+		b.over()
+		b.pause(burialPause)
+		return
 	}
+	target := view.TopicByName(p.topic.Config.Queue.DeadLetterTopic)
 	if target == nil { // the view is older than the configuration, or newer
 		b.fail()
 		return
