@@ -525,3 +525,53 @@ func TestBurialProducersAreReserved(t *testing.T) {
 		t.Errorf("%d ids for %d windows", len(seen), 20*3*20)
 	}
 }
+
+// What members do, all the way: records that they reject or fail with reach the dead-letter topic on another shard once,
+// through power cuts at any turn, and everything in the window ends.
+func TestQueuesBuryThroughCrashes(t *testing.T) {
+	for cut := range 24 {
+		n := newNode(t, 2)
+		dead := n.create("dead", 3)
+		topic := n.create("jobs", 2, "dead.letter.topic", "dead", "queue.max.deliveries", "2")
+		id, grave := topic.Partitions[1].ID, dead.Partitions[1].ID
+		n.fill(id, 4, 10, proto.CodecNone)
+		w := n.worker(id, 1)
+		w.lease(0)
+		if got := w.credit(40); len(got) != 40 {
+			t.Fatalf("%d records", len(got))
+		}
+		reject := outcome(proto.SettlementReject, 1, 3, 20)
+		reject.Reason = "bad"
+		r := w.request(mail.RequestSettle)
+		r.Body = &mail.Settle{Group: "g", Member: w.name, Ranges: []proto.SettledRange{reject, outcome(proto.SettlementAck, 1, 0, 3)}}
+		n.send(&r)
+		for range cut {
+			n.turn()
+		}
+		powerCut(n)
+		n.settle()
+		w.got = nil
+		w.lease(-1)
+		for _, d := range w.credit(100) { // what was not rejected durably is rejected now
+			w.settles(outcome(proto.SettlementReject, d.attempt, d.offset, d.offset+1))
+		}
+		for range 5 {
+			n.clock.advance(time.Second)
+			w.settle()
+		}
+		seen := map[int64]int{}
+		for _, r := range n.readAll(grave) {
+			p, err := deadletter.ParseProvenance(r.Headers)
+			if err != nil || p.Topic != "jobs" || p.Partition != 1 || p.Group != "g" || string(r.Value) != fmt.Sprint(p.Offset) {
+				t.Fatalf("%+v, %v", p, err)
+			}
+			seen[p.Offset]++
+		}
+		for o := range int64(40) {
+			if seen[o] > 1 || o >= 3 && seen[o] != 1 {
+				t.Errorf("cut after %d turns: %d letters of record %d", cut, seen[o], o)
+			}
+		}
+		w.wantStands(40, 40, 0, 0, 0, 0)
+	}
+}

@@ -8,7 +8,7 @@ var burialMutants = []mutant{
 		File:  "shard/grave.go",
 		Find:  "	if behind == 0 || behind >= 1<<30 {\n",
 		Put:   "	if behind < 1<<31 {\n",
-		Tests: []string{"shard.TestBurialIsOnceOverCrashes", "shard.TestBurialAgain"},
+		Tests: []string{"shard.TestBurialIsOnceOverCrashes", "shard.TestBurialAgain", "shard.TestQueuesBuryThroughCrashes"},
 	},
 	{
 		Name:  "burial-when-durable",
