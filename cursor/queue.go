@@ -3,6 +3,7 @@ package cursor
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/queue"
@@ -17,27 +18,23 @@ func (t *Table) Window(group string) *queue.Window {
 }
 
 // Queues is how many groups have a window.
-func (t *Table) Queues() int { return t.queues }
+func (t *Table) Queues() int { return len(t.windows) }
 
 // QueueRoom is how many more records the windows may hold.
 func (t *Table) QueueRoom() int {
 	bytes := core.QueueBytesMax - core.QueueTextBytesMax
-	for i, left := 0, t.queues; left > 0; i++ {
-		if p := t.list[i]; p.window != nil {
-			bytes -= queueBytes + len(p.group) + p.window.Bytes() - p.window.TextBytes()
-			left--
-		}
+	for _, p := range t.windows {
+		bytes -= queueBytes + len(p.group) + p.window.Bytes() - p.window.TextBytes()
 	}
 	return bytes / queue.RecordBytes
 }
 
 // QueueNames are the groups with a window, in ascending order.
 func (t *Table) QueueNames() (names []string) {
-	for _, group := range t.names() {
-		if t.byGroup[group].window != nil {
-			names = append(names, group)
-		}
+	for _, p := range t.windows {
+		names = append(names, p.group)
 	}
+	slices.Sort(names)
 	return names
 }
 
@@ -47,11 +44,8 @@ const queueBytes = 2 + 8 + 4
 // QueueBytes is the size of the snapshot of all windows at most, without its head. Windows grow by claims too, so it is
 // counted when it is asked for.
 func (t *Table) QueueBytes() (bytes int) {
-	for i, left := 0, t.queues; left > 0; i++ {
-		if p := t.list[i]; p.window != nil {
-			bytes += queueBytes + len(p.group) + p.window.Bytes()
-			left--
-		}
+	for _, p := range t.windows {
+		bytes += queueBytes + len(p.group) + p.window.Bytes()
 	}
 	return bytes
 }
@@ -71,11 +65,8 @@ func (t *Table) QueueGrowth(group string) (table, windows int) {
 // textRoom is how many more bytes the windows may keep of what members said of dead records.
 func (t *Table) textRoom() int {
 	room := core.QueueTextBytesMax
-	for i, left := 0, t.queues; left > 0; i++ {
-		if p := t.list[i]; p.window != nil {
-			room -= p.window.TextBytes()
-			left--
-		}
+	for _, p := range t.windows {
+		room -= p.window.TextBytes()
 	}
 	return room
 }
@@ -90,7 +81,7 @@ func (t *Table) Begun(group string) int64 {
 
 func (t *Table) setWindow(p *place, w *queue.Window, begun int64) {
 	p.window, p.begun = w, begun
-	t.queues++
+	t.windows = append(t.windows, p)
 }
 
 // ApplyQueue lets a stored entry of a queue group take effect; it is durable. Stale: it was for a window that has been set
@@ -140,12 +131,9 @@ const queueSnapshotVersion = 1
 // AppendQueues appends the windows to b.
 func (t *Table) AppendQueues(b []byte) []byte {
 	b = binary.BigEndian.AppendUint16(b, queueSnapshotVersion)
-	b = binary.BigEndian.AppendUint32(b, uint32(t.queues))
-	for _, group := range t.names() {
+	b = binary.BigEndian.AppendUint32(b, uint32(len(t.windows)))
+	for _, group := range t.QueueNames() {
 		w := t.byGroup[group].window
-		if w == nil {
-			continue
-		}
 		b = binary.BigEndian.AppendUint16(b, uint16(len(group)))
 		b = append(b, group...)
 		b = binary.BigEndian.AppendUint64(b, uint64(t.byGroup[group].begun))
@@ -160,7 +148,7 @@ func (t *Table) AppendQueues(b []byte) []byte {
 // RestoreQueues adds the windows that AppendQueues wrote to a table that was restored.
 func (t *Table) RestoreQueues(b []byte) error {
 	bad := func(why string) error {
-		n := t.queues
+		n := len(t.windows)
 		*t = Table{}
 		return fmt.Errorf("queue state of %d bytes: damaged behind its group number %d: %s", len(b), n, why)
 	}

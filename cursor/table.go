@@ -52,7 +52,7 @@ type Table struct {
 	walked  int // of list, by the walk that is under way
 	bytes   int
 	notes   []note     // of entries that took effect and are not durable
-	queues  int        // places with a window
+	windows []*place   // those with a window
 	ops     []queue.Op // of the entry that is being applied
 }
 
@@ -217,7 +217,8 @@ func (t *Table) put(group string, after State) {
 func (t *Table) remove(group string) {
 	p := t.byGroup[group]
 	if p.window != nil {
-		t.queues--
+		i := slices.Index(t.windows, p)
+		t.windows = slices.Delete(t.windows, i, i+1)
 	}
 	t.bytes -= stateBytes(group, &p.State)
 	if p.at < t.walked {

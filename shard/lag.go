@@ -58,6 +58,10 @@ type lagPass struct {
 	done       []GroupLag // of the last whole pass, in the order of names; never changed
 	doneOthers GroupLag
 
+	queues          queueSums
+	doneQueues      []GroupQueue // likewise
+	doneQueueOthers GroupQueue
+
 	looks lagLooks
 }
 
@@ -126,6 +130,7 @@ func (l *lagPass) look(p *partition, most int) (looked int) {
 		looked++
 		at := max(core.Offset(s.Offset), start) // with nothing committed, all is behind
 		l.sum(group).add(&GroupLag{Partitions: 1, Records: max(0, int64(end-at))})
+		l.addQueue(p, group)
 		if at < end {
 			l.behind = append(l.behind, lagging{group, at})
 		}
@@ -159,6 +164,7 @@ func (l *lagPass) sum(group string) *GroupLag {
 			return &l.others
 		}
 		l.others.add(l.sums[last])
+		l.queues.pushOut(l.sums[last])
 		delete(l.byName, l.sums[last].Group)
 		l.sums = l.sums[:last]
 	}
@@ -176,6 +182,7 @@ func (l *lagPass) end() {
 		l.done[i] = *sum
 	}
 	l.doneOthers = l.others
+	l.doneQueues, l.doneQueueOthers, l.queues = l.queues.shown(l.sums), l.queues.others, queueSums{}
 	l.sums, l.byName, l.behind = nil, nil, nil
 	l.looks.end()
 }

@@ -62,6 +62,7 @@ type queueGroup struct {
 	trimmed core.Offset   // an op that settles what is below is under way
 	spent   []queue.Range // used again
 	burial  *burial       // nil while nothing was dying
+	counts  QueueCounts
 }
 
 // queueFor is a group's part of the partition; it is made when there is none.
@@ -253,7 +254,7 @@ func (q *queueGroup) trim() {
 	if q.window == nil || q.machine().stopping || int64(start) <= q.window.Low() || start <= q.trimmed {
 		return
 	}
-	q.machine().stats.QueueTrimmed += uint64(q.window.Unsettled(int64(start)))
+	q.count(QueueCounts{Trimmed: uint64(q.window.Unsettled(int64(start)))})
 	q.trimmed = start
 	q.add(queue.Op{Kind: queue.Settle, Base: q.window.Low(), Next: int64(start)})
 }
@@ -291,7 +292,7 @@ func (q *queueGroup) expire() {
 		return
 	}
 	over, spent := q.window.Expire(m.now, m.steadyWall(), q.attemptsMax(), q.spent[:0])
-	m.stats.LeasesTimedOut += uint64(over)
+	q.count(QueueCounts{TimedOut: uint64(over)})
 	q.kill(spent, queue.TimedOut)
 	q.spent = spent[:0]
 	q.forgetLeft()

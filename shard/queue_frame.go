@@ -129,7 +129,7 @@ func (t *queueTurn) stored() {
 	outcome := p.cursors.table.ApplyQueue(q.name, t.head, t.ops)
 	stale := outcome == cursor.Stale
 	if !stale {
-		q.count(t.ops)
+		q.countDead(t.ops)
 	}
 	for _, g := range t.grants {
 		g.stored(stale)
@@ -148,16 +148,15 @@ func (t *queueTurn) stored() {
 	q.done(t)
 }
 
-// count counts what became of records.
-func (q *queueGroup) count(ops []queue.Op) {
-	s := &q.machine().stats
+// countDead counts the records that are given up.
+func (q *queueGroup) countDead(ops []queue.Op) {
 	for i := range ops {
 		n := uint64(ops[i].Next - ops[i].Base)
 		switch ops[i].Kind {
 		case queue.Die:
-			s.RecordsDying += n
+			q.count(QueueCounts{Dying: n})
 		case queue.Bury:
-			s.RecordsDead += n
+			q.count(QueueCounts{Dead: n})
 		}
 	}
 }

@@ -170,10 +170,11 @@ func (g *grant) push() {
 	}
 	deadline := m.now + timeout
 	for _, r := range g.leased.Ranges {
-		n := q.window.Grant(g.span.Tag, r.BaseOffset, r.NextOffset, s.holder, deadline)
-		if m.stats.RecordsLeased += uint64(n); r.Attempt > 1 {
-			m.stats.RecordsRedelivered += uint64(n)
+		n := QueueCounts{Delivered: uint64(q.window.Grant(g.span.Tag, r.BaseOffset, r.NextOffset, s.holder, deadline))}
+		if r.Attempt > 1 {
+			n.Redelivered = n.Delivered
 		}
+		q.count(n)
 	}
 	s.until = max(s.until, deadline)
 	q.arm()

@@ -113,7 +113,7 @@ func (q *queueGroup) outcome(base, end int64, r *proto.SettledRange) queue.Op {
 	m := q.machine()
 	switch r.Outcome {
 	case proto.SettlementAck:
-		m.stats.RecordsAcked += uint64(end - base)
+		q.count(QueueCounts{Acked: uint64(end - base)})
 	case proto.SettlementReject:
 		return q.death(base, end, queue.Rejected, r.Reason)
 	case proto.SettlementRelease:
@@ -122,7 +122,7 @@ func (q *queueGroup) outcome(base, end int64, r *proto.SettledRange) queue.Op {
 		if most := q.attemptsMax(); most > 0 && attempts >= most {
 			return q.death(base, end, queue.Nacked, r.Reason)
 		}
-		m.stats.RecordsNacked += uint64(end - base)
+		q.count(QueueCounts{Nacked: uint64(end - base)})
 		op.Kind, op.Attempts = queue.Retry, attempts
 		delay := int64(r.DelayMs)
 		if delay == 0 {

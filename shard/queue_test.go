@@ -433,8 +433,9 @@ func TestLeaseTimeOut(t *testing.T) {
 		t.Fatalf("%+v", results)
 	}
 	b.wantStands(0, 5, 0, 2, 0, 1)
-	if s := n.machines[0].stats; s.LeasesTimedOut != 5 || s.RecordsDead != 1 || s.RecordsRedelivered != 4 || s.RecordsLeased != 9 {
-		t.Errorf("timed out %d, dead %d, redelivered %d of %d", s.LeasesTimedOut, s.RecordsDead, s.RecordsRedelivered, s.RecordsLeased)
+	want := QueueCounts{Delivered: 9, Redelivered: 4, Acked: 2, TimedOut: 5, Dead: 1}
+	if s := n.machines[0].Snapshot(); s.Queue != want || len(s.Queues) != 1 || s.Queues[0].QueueCounts != want {
+		t.Errorf("counted %+v, shown %+v", s.Queue, s.Queues)
 	}
 }
 
@@ -510,6 +511,10 @@ func TestQueueWindow(t *testing.T) {
 	wantRecords(t, "the oldest holds it", w.fresh(), nil)
 	if d := w.describe(); d.WindowRecords != 20 || d.WindowRecordsMax != 20 || d.Available != 0 || len(d.Blockers) != 1 || d.Blockers[0].MemberID != "m1" {
 		t.Fatalf("%+v", d)
+	}
+	stands := GroupQueue{Group: "g", QueueCounts: QueueCounts{Delivered: 20, Acked: 19}, Windows: 1, WindowsFull: 1, Records: 20, Leased: 1}
+	if s := n.machines[0].Snapshot(); len(s.Queues) != 1 || s.Queues[0] != stands || s.QueueOthers != (GroupQueue{}) || s.Lags[0].Records != 100 {
+		t.Errorf("shown %+v, others %+v, lags %+v", s.Queues, s.QueueOthers, s.Lags)
 	}
 	w.ack(1, 0, 1)
 	w.settle()
@@ -669,7 +674,7 @@ func TestTrimSettles(t *testing.T) {
 	}
 	w.settle()
 	w.wantStands(5, 10, 10, 5, 0, 0)
-	if got := n.machines[0].stats.QueueTrimmed; got != 3 {
+	if got := n.machines[0].stats.Queue.Trimmed; got != 3 {
 		t.Errorf("%d records are counted", got)
 	}
 	if results, _ := w.trySettle(outcome(proto.SettlementAck, 1, 4, 6)); results[0].Settled != 1 {

@@ -25,16 +25,10 @@ type Stats struct {
 	Buried        uint64 // records that queue groups gave up, stored in a dead-letter topic
 	BurialsFailed uint64 // tries to store some that failed, and are made again
 
-	Commits            uint64 // of offsets, that took effect or were repetitions
-	CursorFrames       uint64 // that they took
-	RecordsLeased      uint64 // deliveries to members of queue groups
-	RecordsRedelivered uint64 // of them, those that were not a record's first
-	RecordsAcked       uint64
-	RecordsNacked      uint64 // and delivered again
-	RecordsDying       uint64 // that went on their way to a dead-letter topic
-	RecordsDead        uint64 // that stayed, dead, where there is none
-	LeasesTimedOut     uint64
-	QueueTrimmed       uint64 // records that were gone from the log before they were settled
+	Commits      uint64 // of offsets, that took effect or were repetitions
+	CursorFrames uint64 // that they took
+
+	Queue QueueCounts // of all queue groups
 
 	Rebalances     uint64 // of groups, that ended
 	RebalanceNanos int64  // how long they took together
@@ -127,6 +121,8 @@ type Snapshot struct {
 	Members                            []GroupMembers // of the first GroupsShownMax by name
 	Lags                               []GroupLag     // of the first GroupsShownMax by name that have committed here
 	LagOthers                          GroupLag       // of those behind them, together
+	Queues                             []GroupQueue   // the queue groups among those in Lags
+	QueueOthers                        GroupQueue     // and those among the others, together
 
 	MemoryPending, MemoryParcels, MemoryLimit int64
 	Connections                               int // with something waiting here
@@ -163,6 +159,7 @@ func (m *Machine) Snapshot() *Snapshot {
 	}
 	s.Members = groupMembers(coordinators)
 	s.Lags, s.LagOthers = m.lags()
+	s.Queues, s.QueueOthers = m.lag.doneQueues, m.lag.doneQueueOthers
 	return s
 }
 
