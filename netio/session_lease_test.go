@@ -11,13 +11,6 @@ import (
 	"github.com/pulsemq/pulsemq/ring/mail"
 )
 
-// The commands of queue groups are not served by a broker yet.
-func init() {
-	for _, c := range []proto.Command{proto.CommandLease, proto.CommandSettle, proto.CommandDescribeQueue} {
-		rules[c] = rule{known: true, versions: proto.VersionRange{VersionMin: 1, VersionMax: 1}, window: true}
-	}
-}
-
 func leasePartition(partition uint32, start int64) proto.LeasePartition {
 	return proto.LeasePartition{TopicID: topicA, Partition: partition, LeaderEpoch: -1, OwnerEpoch: 3, StartOffset: start}
 }

@@ -64,10 +64,10 @@ var commandInfos = [...]CommandInfo{
 	{Command: CommandListGroups, Name: "LIST_GROUPS", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
 	{Command: CommandDescribeGroup, Name: "DESCRIBE_GROUP", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
 	{Command: CommandDeleteGroup, Name: "DELETE_GROUP", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
-	{Command: CommandLease, Name: "LEASE", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: false},
-	{Command: CommandLeased, Name: "LEASED", VersionMin: 1, VersionMax: 1, Request: false, Answered: false, Served: false},
-	{Command: CommandSettle, Name: "SETTLE", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: false},
-	{Command: CommandDescribeQueue, Name: "DESCRIBE_QUEUE", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: false},
+	{Command: CommandLease, Name: "LEASE", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandLeased, Name: "LEASED", VersionMin: 1, VersionMax: 1, Request: false, Answered: false, Served: true},
+	{Command: CommandSettle, Name: "SETTLE", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
+	{Command: CommandDescribeQueue, Name: "DESCRIBE_QUEUE", VersionMin: 1, VersionMax: 1, Request: true, Answered: true, Served: true},
 	{Command: CommandError, Name: "ERROR", VersionMin: 1, VersionMax: 1, Request: false, Answered: false, Served: true},
 }
 

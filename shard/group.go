@@ -129,8 +129,6 @@ func joinAllowed(b *proto.JoinGroupRequest) *proto.Error {
 		return invalid("member_id is empty: allowed are 1 to %d bytes, unlike those of any other member", core.MemberIDBytesMax)
 	case !b.Kind.Valid():
 		return invalid("kind %d: 0 (stream) and 1 (queue) are allowed", uint8(b.Kind))
-	case b.Kind != proto.GroupKindStream:
-		return invalid("kind %s: this broker serves stream groups", b.Kind)
 	case len(b.Topics) == 0 && b.Pattern == "":
 		return invalid("neither topics nor a pattern are given: say what to read")
 	case len(b.Topics) > core.GroupTopicsMax:

@@ -32,10 +32,13 @@ func TestMain(m *testing.M) {
 	if address := os.Getenv(memberVariable); address != "" {
 		os.Exit(memberMain(address))
 	}
+	if address := os.Getenv(queueVariable); address != "" {
+		os.Exit(queueMemberMain(address))
+	}
 	flag.Parse()
 	if skip := flag.Lookup("test.skip").Value; brokerMissing() && skip.String() == "" {
 		// The broker in memory keeps no groups, and an example cannot skip itself.
-		if err := skip.Set("^ExampleGroup"); err != nil {
+		if err := skip.Set("^Example(Group|Queue)"); err != nil {
 			panic(err)
 		}
 	}

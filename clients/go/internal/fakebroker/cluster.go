@@ -78,7 +78,7 @@ func New(nodes int) *Cluster {
 		WindowRequests: 1024,
 		Durability:     proto.DurabilitySync,
 	}
-	for _, info := range proto.Layouts() {
+	for _, info := range proto.Commands() {
 		c.Commands = append(c.Commands, proto.CommandRange{Command: info.Command, VersionMin: info.VersionMin, VersionMax: info.VersionMax})
 	}
 	for i := range nodes {
