@@ -25,6 +25,7 @@ type consumeFlags struct {
 	skip      bool
 	group     string
 	ack       string
+	queue     bool
 
 	partitionGiven, countGiven bool
 }
@@ -42,6 +43,10 @@ With -g it is a member of a consumer group: it shares the partitions with the gr
 members, goes on where the group has committed, and commits what it has printed, each second
 and when it ends (--ack none commits nothing). It waits for more until it is interrupted or
 -n have come. --from is for partitions that the group has never committed to.
+
+With --queue the group is a queue group: its members share all partitions, and each message
+goes to one of them. It is acknowledged once it is printed, or with --ack none before that;
+one that was not acknowledged when its member died comes again.
 
 Records that the disk has lost end it with an error that names their offsets;
 --skip-damaged says so on standard error and goes on behind them.
@@ -61,7 +66,8 @@ value_base64.`,
   pulsectl consume orders -p 0 --from 1000 -n 10 --format '%o %k %v\n'
   pulsectl consume orders --from @-1h -o json
   pulsectl consume orders --from end --follow
-  pulsectl consume orders -g billing -n 100`,
+  pulsectl consume orders -g billing -n 100
+  pulsectl consume orders -g mails --queue`,
 		Args:              oneArgument("TOPIC"),
 		ValidArgsFunction: s.topicNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,6 +76,8 @@ value_base64.`,
 			switch {
 			case f.group == "" && cmd.Flags().Changed("ack"):
 				return usagef("--ack is for members of a group: give -g GROUP")
+			case f.group == "" && f.queue:
+				return usagef("--queue is for members of a group: give -g GROUP")
 			case f.ack != "auto" && f.ack != "none":
 				return usagef("--ack %q: allowed are auto and none", f.ack)
 			case f.group != "" && f.partitionGiven:
@@ -89,7 +97,8 @@ value_base64.`,
 	flags.BoolVar(&f.skip, "skip-damaged", false, "go on behind records that the disk has lost")
 	flags.StringVar(&f.format, "format", `%v\n`, "how each message is printed")
 	flags.StringVarP(&f.group, "group", "g", "", "read as a member of this consumer group")
-	flags.StringVar(&f.ack, "ack", "auto", "with -g: auto commits what was printed, none commits nothing")
+	flags.StringVar(&f.ack, "ack", "auto", "with -g: auto commits what was printed, none commits nothing, or with --queue acknowledges before")
+	flags.BoolVar(&f.queue, "queue", false, "with -g: the group is a queue group")
 	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{"start", "end"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -134,6 +143,9 @@ func (s *session) consume(ctx context.Context, f *consumeFlags) error {
 			return err
 		}
 		printer = &formatPrinter{format: format, out: bufio.NewWriterSize(s.out, outputBufferBytes)}
+	}
+	if f.group != "" && f.queue {
+		return s.consumeQueue(ctx, f, from, printer)
 	}
 	if f.group != "" {
 		return s.consumeGroup(ctx, f, from, printer)

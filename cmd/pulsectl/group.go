@@ -19,7 +19,7 @@ func newGroup(s *session) *cobra.Command {
 		Use:   "group",
 		Short: "Look at consumer groups, set how far they have come, delete them",
 		Long: `A consumer group shares the partitions of topics between its members and remembers how far
-they were read. consume TOPIC -g GROUP joins one.`,
+they were read. consume TOPIC -g GROUP joins one, of the queue kind with --queue: see also queue.`,
 		Args: noArgument,
 	}
 	cmd.AddCommand(newGroupList(s), newGroupDescribe(s), newGroupMembers(s), newGroupLag(s), newGroupSeek(s), newGroupDelete(s))
@@ -105,6 +105,8 @@ type describedGroup struct {
 	Kind    string        `json:"kind"`
 	Epoch   int64         `json:"epoch"`
 	Members []groupMember `json:"members"`
+
+	Queue []queuePartition `json:"queue,omitempty"` // of a queue group
 }
 
 func groupPartitions(places []pulsemq.GroupPlace) []groupPartition {
@@ -166,14 +168,26 @@ func newGroupDescribe(s *session) *cobra.Command {
 					return err
 				}
 				members := groupMembers(&d)
+				var queue []queuePartition
+				if d.Kind == pulsemq.GroupQueue {
+					if queue, err = queueOf(ctx, a, args[0]); err != nil {
+						return err
+					}
+				}
 				if s.output == outputJSON {
-					return printJSON(s, describedGroup{args[0], stateName(d.State), kindName(d.Kind), d.Epoch, members})
+					return printJSON(s, describedGroup{args[0], stateName(d.State), kindName(d.Kind), d.Epoch, members, queue})
 				}
 				fmt.Fprintf(s.out, "group %s: %s, %s, epoch %d, %s\n", args[0], kindName(d.Kind), stateName(d.State), d.Epoch, counted(len(members), "member"))
-				if len(members) == 0 {
+				if len(members) > 0 {
+					if err := s.memberTable(members); err != nil {
+						return err
+					}
+				}
+				if len(queue) == 0 {
 					return nil
 				}
-				return s.memberTable(members)
+				fmt.Fprintln(s.out)
+				return s.queueTables(queue)
 			})
 		},
 	}

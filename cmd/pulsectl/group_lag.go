@@ -127,10 +127,19 @@ func lagOf(ctx context.Context, a *pulsemq.Admin, group string) ([]groupLag, err
 		number uint32
 	}
 	readers := map[place]string{}
+	others := map[place]int{} // of a queue group
 	for _, m := range d.Members {
 		for _, p := range m.Partitions {
-			readers[place{p.TopicID, p.Partition}] = m.ID
+			at := place{p.TopicID, p.Partition}
+			if readers[at] == "" {
+				readers[at] = m.ID
+			} else {
+				others[at]++
+			}
 		}
+	}
+	for at, n := range others {
+		readers[at] += fmt.Sprintf(" and %s more", counted(n, "member"))
 	}
 	offsets, err := a.GroupOffsets(ctx, group)
 	if err != nil {

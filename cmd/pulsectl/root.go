@@ -99,7 +99,7 @@ Exit codes: 0 all went well, 1 something failed, 2 the call was wrong.`,
 	flags.StringVarP(&call.output, "output", "o", outputTable, "how results are printed: table, or json for JSON lines")
 	flags.DurationVar(&call.timeout, "timeout", 15*time.Second, "how long one request may take")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputTable, outputJSON}, cobra.ShellCompDirectiveNoFileComp))
-	root.AddCommand(newTopic(call), newProduce(call), newConsume(call), newGroup(call), newDLQ(call), newScrub(call), newDebug(call))
+	root.AddCommand(newTopic(call), newProduce(call), newConsume(call), newGroup(call), newQueue(call), newDLQ(call), newScrub(call), newDebug(call))
 	root.SetFlagErrorFunc(flagFault)
 	call.watch(root)
 	return root
