@@ -34,7 +34,7 @@ type loop struct {
 	cpu     int         // to run on, -1 for any
 
 	connections               atomic.Int64 // for the choice of the loop of a new connection
-	tickDue                   atomic.Bool
+	tickDue                   atomic.Int64 // nanoseconds since the tick before, 0: none is due
 	drainDue                  atomic.Bool
 	drainSeen                 atomic.Bool // new requests are refused
 	drained                   atomic.Bool
@@ -56,9 +56,8 @@ func (l *loop) turn() {
 		l.reactor.Farewell()
 		l.farewellSaid.Store(true)
 	}
-	if l.tickDue.Load() {
-		l.tickDue.Store(false)
-		l.tick()
+	if since := l.tickDue.Swap(0); since > 0 {
+		l.tick(since)
 		return
 	}
 	l.later(l.reactor.Turn())
@@ -68,10 +67,11 @@ func (l *loop) turn() {
 // stood still rather than have been busy.
 const pauseMin = int64(time.Second)
 
-// tick looks after deadlines, of which a pause of the whole process is no part.
-func (l *loop) tick() {
+// tick looks after deadlines, of which a pause of the whole process is no part. It was due
+// some nanoseconds after the one before.
+func (l *loop) tick(since int64) {
 	now := l.reactor.clock.Monotonic()
-	if late := now - l.ticked - int64(tickTime); l.ticked != 0 && late >= pauseMin {
+	if late := now - l.ticked - since; l.ticked != 0 && late >= pauseMin {
 		l.reactor.Paused(late)
 	}
 	l.ticked = now

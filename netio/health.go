@@ -78,7 +78,8 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // a client that is gone needs no answer
 }
 
-// standstillMax is how long a reactor may go without a turn: it has ten a second.
+// standstillMax is how long a reactor may go without a turn: it has ten a second,
+// or one while there is no connection.
 const standstillMax = 15 * time.Second
 
 // Alive says whether every reactor takes its turns. It is a check for NewHealth.

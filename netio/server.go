@@ -20,6 +20,10 @@ const (
 	// tickTime is how often deadlines are looked at.
 	tickTime = 100 * time.Millisecond
 
+	// tickIdleTime is how often while there is no connection: a tick costs the Go runtime
+	// several wake-ups, and a broker that nobody talks to should cost nothing.
+	tickIdleTime = time.Second
+
 	// drainLookTime is how often a shutdown looks whether the last answer has left.
 	drainLookTime = 5 * time.Millisecond
 )
@@ -131,16 +135,25 @@ func (s *Server) Start() error {
 // tick has every reactor look at its deadlines.
 func (s *Server) tick() {
 	defer s.ticking.Done()
-	ticker := time.NewTicker(tickTime)
+	interval := tickTime
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-s.stopping:
 			return
 		case <-ticker.C:
+			next := tickIdleTime
 			for _, l := range s.loops {
-				l.tickDue.Store(true)
+				l.tickDue.Store(int64(interval))
 				l.wake.Kick()
+				if l.connections.Load() > 0 {
+					next = tickTime
+				}
+			}
+			if next != interval {
+				interval = next
+				ticker.Reset(interval)
 			}
 		}
 	}

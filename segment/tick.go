@@ -55,6 +55,15 @@ func (s *Store) Tick(now int64) {
 	s.scrubTick()
 }
 
+// Quiet says that no Tick is wanted soon: nothing is at risk, waits to be tried again, or
+// is worked at bit by bit. What remains is ages, which are counted in seconds and more.
+func (s *Store) Quiet() bool {
+	c := &s.scrubber
+	scrubbing := c.running || c.current != nil || len(c.asked) > 0 || c.passBegan != 0
+	waiting := len(s.unsyncedList) + len(s.kickList) + len(s.failedList) + len(s.jobs) + len(s.kickRemoval) + len(s.dropping) + len(s.extents.gathered)
+	return waiting == 0 && !scrubbing && !s.compactor.running && !s.compactor.waiting && !s.full && !s.stopping
+}
+
 // tickRisk syncs batch and none topics whose time is up, and forgets those
 // without anything at risk.
 func (s *Store) tickRisk() {

@@ -216,6 +216,9 @@ func (m *Machine) Busy() bool {
 // Wait is how long the loop may park, in nanoseconds, at most limit.
 func (m *Machine) Wait(limit int64) int64 { return m.wheel.wait(m.ports.Clock.Monotonic(), limit) }
 
+// Quiet says that the store does without turns for a while.
+func (m *Machine) Quiet() bool { return m.store.Quiet() }
+
 // Err is why the process must end; nil while all is well.
 func (m *Machine) Err() error { return m.fatal }
 

@@ -29,6 +29,12 @@ const (
 	parkBusyMax  = int64(2 * time.Millisecond)
 	parkBusyTime = 2 * time.Second
 
+	// parkQuietMax is the longest sleep of a shard that has had no work for parkQuietTime,
+	// and whose store waits for nothing. Each sleep costs more than the turn behind it:
+	// the Go runtime looks for a while whether it should run something else instead.
+	parkQuietMax  = int64(time.Second)
+	parkQuietTime = 3 * time.Second
+
 	// trimIdle is after how long without work a shard returns free memory to the
 	// kernel, trimBytesPerPark at a time.
 	trimIdle         = time.Minute
@@ -288,8 +294,11 @@ func (l *Loop) rest() error {
 // sleep is how long an idle loop may sleep.
 func (l *Loop) sleep() int64 {
 	limit, now := parkMax, l.clock.Monotonic()
-	if now-l.workedAt < int64(parkBusyTime) {
+	switch rested := now - l.workedAt; {
+	case rested < int64(parkBusyTime):
 		limit = parkBusyMax
+	case rested >= int64(parkQuietTime) && l.machine.Quiet():
+		limit = parkQuietMax
 	}
 	l.trim(now)
 	return l.machine.Wait(limit)
