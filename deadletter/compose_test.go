@@ -290,3 +290,20 @@ func FuzzCompose(f *testing.F) {
 		}
 	})
 }
+
+// A letter that dies in its turn, again and again, does not grow: the provenance is replaced.
+func TestLettersOfLettersDoNotGrow(t *testing.T) {
+	batch := source(t, proto.CodecNone, 7, proto.Record{Key: []byte("k"), Value: bytes.Repeat([]byte("v"), 1000), Headers: []proto.Header{header("h", "1")}})
+	var c Composer
+	before := 0
+	for life := range 5 {
+		got := c.Compose([][]byte{batch}, Origin{Topic: "orders.dead", Partition: 3, Group: "second"}, deaths(7), now, topicMax)
+		r := letters(t, &got)[0]
+		if len(r.Headers) != 1+len(headerNames) || life > 1 && len(got.Batch) != before {
+			t.Fatalf("life %d: %d bytes after %d, headers %q", life, len(got.Batch), before, r.Headers)
+		}
+		before = len(got.Batch)
+		batch = bytes.Clone(got.Batch)
+		batch.SetBaseOffset(7)
+	}
+}

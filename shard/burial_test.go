@@ -575,3 +575,39 @@ func TestQueuesBuryThroughCrashes(t *testing.T) {
 		w.wantStands(40, 40, 0, 0, 0, 0)
 	}
 }
+
+// A record of the largest size that its topic takes goes where there is room for its provenance, from there on without
+// growing, and stays at last where there is none: nothing goes round.
+func TestLargestRecordsDie(t *testing.T) {
+	n := newNode(t, 2)
+	tight := n.create("tight", 1, "max.message.bytes", "33KiB").Partitions[0].ID
+	roomy := n.create("roomy", 1, "max.message.bytes", "64KiB", "dead.letter.topic", "tight", "queue.max.deliveries", "1").Partitions[0].ID
+	first := n.create("first", 1, "max.message.bytes", "33KiB", "dead.letter.topic", "roomy", "queue.max.deliveries", "1").Partitions[0].ID
+	batch := n.batch(batchSpec{records: 1, value: 33<<10 - proto.BatchHeaderBytes - 16, producer: -1})
+	if spare := 33<<10 - len(batch); spare < 0 || spare > 8 {
+		t.Fatalf("%d bytes are left", spare)
+	}
+	if a := n.one(n.produceBatch(first, batch)); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	for i, id := range []core.PartitionID{first, roomy} {
+		w := n.worker(id, uint32(i+1))
+		w.lease(0)
+		wantRecords(t, "the largest", w.credit(1), records(1, 0, 1))
+		w.settles(outcome(proto.SettlementReject, 1, 0, 1))
+		for range 3 {
+			n.clock.advance(time.Second)
+			w.settle()
+		}
+		if id == first {
+			w.wantStands(1, 1, 0, 0, 0, 0)
+		} else {
+			w.wantStands(0, 1, 0, 0, 0, 1) // dead, where it can be seen
+		}
+	}
+	for id, want := range map[core.PartitionID]int{first: 1, roomy: 1, tight: 0} {
+		if got := n.readAll(id); len(got) != want {
+			t.Errorf("partition %d has %d records", id, len(got))
+		}
+	}
+}
