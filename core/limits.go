@@ -116,6 +116,10 @@ const (
 	// state file holds it.
 	CursorBytesMax = 8 << 20
 
+	// QueuesPerPartitionMax bounds the queue groups of one partition: what they take together is
+	// added up when one of them leases.
+	QueuesPerPartitionMax = 1_000
+
 	// QueueBytesMax bounds what one partition keeps of the windows of its queue groups, as its
 	// state file holds it; QueueTextBytesMax is the part of it for what members said of dead
 	// records.

@@ -40,9 +40,11 @@ type cursors struct {
 	marks    lagMarks
 
 	queues      map[string]*queueGroup
-	queueList   []*queueGroup // in the order in which they came
+	queuesPeak  int
+	queueList   []*queueGroup // the same
 	queuesDirty []*queueGroup // with ops for the turn's frame
 	settles     int           // SETTLEs that wait
+	queueFrames int           // of those waiting, with entries of queue groups
 }
 
 // cursorFrame is one frame on its way to the disk.
@@ -209,12 +211,14 @@ func (p *partition) flushCursors() bool {
 		f.sync = f.sync || e.Kind != cursor.Commit
 	}
 	m.queueParts = m.queueParts[:0]
-	if n == len(cs.gathered) {
+	// The journal has one sync under way at a time. What comes meanwhile is on time for the next
+	// one when it is written after it, and takes one frame instead of one each turn.
+	if n == len(cs.gathered) && (n > 0 || cs.queueFrames == 0) {
 		payload = p.appendQueues(payload)
 		f.sync = f.sync || len(m.queueParts) > 0 // what is leased and settled holds after a power cut
 	}
 	if m.cursorPayload = payload; n == 0 && len(m.queueParts) == 0 {
-		return true
+		return len(cs.queuesDirty) == 0
 	}
 	level := core.DurabilityBatch
 	if f.sync {
@@ -230,7 +234,9 @@ func (p *partition) flushCursors() bool {
 	f.index = p.log.LastIndex()
 	f.wishes = append(f.wishes, cs.gathered[:n]...)
 	cs.gathered = core.ShrinkSlice(slices.Delete(cs.gathered, 0, n))
-	f.queues = p.queuesAppended()
+	if f.queues = p.queuesAppended(); f.queues != nil {
+		cs.queueFrames++
+	}
 	cs.waiting.Push(f)
 	m.stats.CursorFrames++
 	return len(cs.gathered) == 0 && len(cs.queuesDirty) == 0
@@ -258,7 +264,9 @@ func (p *partition) settleCursors() {
 			p.cursorDone(w, outcome)
 		}
 		turns := f.queues
-		cs.waiting.Pop()
+		if cs.waiting.Pop(); turns != nil {
+			cs.queueFrames--
+		}
 		for turns != nil {
 			next := turns.next
 			turns.stored()
@@ -391,6 +399,9 @@ func (p *partition) failCursors(err *proto.Error) {
 
 func (cs *cursors) failFrame(p *partition, f *cursorFrame, err *proto.Error) {
 	cs.failWishes(p, f.wishes, err)
+	if f.queues != nil {
+		cs.queueFrames--
+	}
 	for t := f.queues; t != nil; {
 		next := t.next
 		t.lost(err)

@@ -63,6 +63,7 @@ type queueGroup struct {
 	spent   []queue.Range // used again
 	burial  *burial       // nil while nothing was dying
 	counts  QueueCounts
+	place   int // in cursors.queueList
 }
 
 // queueFor is a group's part of the partition; it is made when there is none.
@@ -74,7 +75,7 @@ func (p *partition) queueFor(group string) *queueGroup {
 	if cs.queues == nil {
 		cs.queues = make(map[string]*queueGroup)
 	}
-	q := &queueGroup{partition: p, name: group, members: make(map[string]*leaseShare), window: cs.table.Window(group)}
+	q := &queueGroup{partition: p, name: group, members: make(map[string]*leaseShare), window: cs.table.Window(group), place: len(cs.queueList)}
 	cs.queues[group] = q
 	cs.queueList = append(cs.queueList, q)
 	return q
@@ -89,12 +90,11 @@ func (q *queueGroup) release() {
 	m, cs := q.machine(), q.partition.cursors
 	m.wheel.disarm(&q.timer)
 	delete(cs.queues, q.name)
-	for i, other := range cs.queueList {
-		if other == q {
-			cs.queueList = append(cs.queueList[:i], cs.queueList[i+1:]...)
-			break
-		}
-	}
+	cs.queues = core.ShrinkMap(cs.queues, &cs.queuesPeak)
+	last := len(cs.queueList) - 1
+	cs.queueList[q.place], cs.queueList[last].place = cs.queueList[last], q.place
+	cs.queueList[last] = nil
+	cs.queueList = core.ShrinkSlice(cs.queueList[:last])
 }
 
 func (q *queueGroup) machine() *Machine { return q.partition.machine }

@@ -64,14 +64,10 @@ func (q *queueGroup) head() queue.Head {
 // off the groups by queuesAppended, when the log has taken the frame.
 func (p *partition) appendQueues(payload []byte) []byte {
 	cs, m := p.cursors, p.machine
-	m.queueParts = m.queueParts[:0]
+	cs.keepDirty(func(q *queueGroup) bool { return len(q.ops) > 0 }) // those of others were for a window that is no more
 	for _, q := range cs.queuesDirty {
 		if len(payload) >= cursorFrameBytesMax {
 			break
-		}
-		if len(q.ops) == 0 { // they were for a window that is no more
-			q.dirty = false
-			continue
 		}
 		part := queuePart{queue: q, head: q.head()}
 		payload, part.ops = q.encode(payload, part.head)
@@ -91,7 +87,6 @@ type queuePart struct {
 func (p *partition) queuesAppended() *queueTurn {
 	cs, m := p.cursors, p.machine
 	var first, last *queueTurn
-	kept := cs.queuesDirty[:0]
 	for _, part := range m.queueParts {
 		q := part.queue
 		t := m.pools.queueTurn()
@@ -100,7 +95,6 @@ func (p *partition) queuesAppended() *queueTurn {
 			t.ops, q.ops = q.ops, t.ops[:0]
 			t.settles, q.settles = q.settles, t.settles[:0]
 			t.grants, q.grants = q.grants, t.grants[:0]
-			q.dirty = false
 		} else { // who waits, waits for all
 			t.ops = append(t.ops, q.ops[:part.ops]...)
 			q.ops = slices.Delete(q.ops, 0, part.ops)
@@ -112,14 +106,20 @@ func (p *partition) queuesAppended() *queueTurn {
 		}
 		last = t
 	}
+	cs.keepDirty(func(q *queueGroup) bool { return len(q.ops) > 0 })
+	return first
+}
+
+// keepDirty takes the groups off the turn's frame that need none.
+func (cs *cursors) keepDirty(which func(*queueGroup) bool) {
+	kept := cs.queuesDirty[:0]
 	for _, q := range cs.queuesDirty {
-		if q.dirty {
+		if q.dirty = which(q); q.dirty {
 			kept = append(kept, q)
 		}
 	}
 	clear(cs.queuesDirty[len(kept):])
 	cs.queuesDirty = kept
-	return first
 }
 
 // stored lets a turn's ops take effect, and goes on with who waited for them.
@@ -194,10 +194,7 @@ func (q *queueGroup) done(t *queueTurn) {
 // failQueues ends everything that is in no frame yet.
 func (p *partition) failQueues(err *proto.Error) {
 	cs := p.cursors
-	for _, q := range cs.queuesDirty {
-		q.dirty = false
-	}
-	cs.queuesDirty = cs.queuesDirty[:0]
+	cs.keepDirty(func(*queueGroup) bool { return false })
 	for _, q := range slices.Clone(cs.queueList) {
 		ops, settles, grants := q.ops, q.settles, q.grants
 		q.ops, q.settles, q.grants = nil, nil, nil

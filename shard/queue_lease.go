@@ -44,6 +44,8 @@ type leaseShare struct {
 	begun   bool        // its group has a window
 	waiting bool        // in queue.takers
 	ended   bool        // nothing more is leased to it
+
+	place, placeOwn int // in queue.shares, in leaser.shares; while it has not ended
 }
 
 // leaser finds or makes the lease subscription that a request names.
@@ -94,7 +96,8 @@ func (m *Machine) lease(r *mail.Request) {
 	}
 	q := p.queueFor(b.Group)
 	q.holders++
-	s := &leaseShare{leaser: l, queue: q, member: b.Member, owner: b.Owner, timeout: int64(b.TimeoutMillis) * int64(time.Millisecond), holder: q.holders, older: q.members[b.Member]}
+	s := &leaseShare{leaser: l, queue: q, member: b.Member, owner: b.Owner, timeout: int64(b.TimeoutMillis) * int64(time.Millisecond), holder: q.holders, older: q.members[b.Member],
+		place: len(q.shares), placeOwn: len(l.shares)}
 	q.members[b.Member] = s
 	q.shares = append(q.shares, s)
 	l.shares = append(l.shares, s)
@@ -145,6 +148,11 @@ func (p *partition) leasable(b *mail.Lease) *proto.Error {
 	}
 	growth, windows := cs.table.QueueGrowth(b.Group)
 	held, full := cs.table.Bytes()+cs.growth, cs.table.QueueBytes()+cs.windows
+	if cs.queues[b.Group] == nil && len(cs.queues) >= core.QueuesPerPartitionMax {
+		err := proto.CodeGroupFull.Errorf("partition %d of topic %s has %d queue groups, which is as many as are allowed: delete groups that are done", p.number, p.topic.Name, len(cs.queues))
+		err.Limit = core.QueuesPerPartitionMax
+		return err
+	}
 	if growth > 0 && held+growth > core.CursorBytesMax || full+windows > core.QueueBytesMax-core.QueueTextBytesMax {
 		err := proto.CodeGroupFull.Errorf("partition %d of topic %s keeps %d groups in %d bytes, and what the %d queue groups among them have leased and settled in %d bytes; allowed are %d and %d: settle records, or delete groups that are done",
 			p.number, p.topic.Name, cs.table.Groups(), held, cs.table.Queues(), full, core.CursorBytesMax, core.QueueBytesMax-core.QueueTextBytesMax)
@@ -321,8 +329,14 @@ func (s *leaseShare) end(back bool) {
 	}
 	s.ended = true
 	q, l := s.queue, s.leaser
-	q.shares = slices.DeleteFunc(q.shares, func(other *leaseShare) bool { return other == s })
-	l.shares = slices.DeleteFunc(l.shares, func(other *leaseShare) bool { return other == s })
+	last := q.shares[len(q.shares)-1]
+	q.shares[s.place], last.place = last, s.place
+	q.shares[len(q.shares)-1] = nil
+	q.shares = q.shares[:len(q.shares)-1]
+	last = l.shares[len(l.shares)-1]
+	l.shares[s.placeOwn], last.placeOwn = last, s.placeOwn
+	l.shares[len(l.shares)-1] = nil
+	l.shares = l.shares[:len(l.shares)-1]
 	switch {
 	case back:
 		s.giveBack()
@@ -332,6 +346,9 @@ func (s *leaseShare) end(back bool) {
 		s.forget()
 	}
 	q.purge()
+	if len(q.shares) == 0 && q.window != nil {
+		q.window.Rest()
+	}
 	q.release()
 }
 

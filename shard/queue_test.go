@@ -983,3 +983,237 @@ func TestDyingRecordsReachTheirTopic(t *testing.T) {
 	}
 	w.wantStands(6, 7, 3, 1, 0, 0)
 }
+
+// Offsets that compaction has left out are settled by the way.
+func TestQueueOverCompactedRecords(t *testing.T) {
+	n := newNode(t, 1)
+	id := n.create("c", 1, "cleanup.policy", "compact", "segment.bytes", "1MiB", "max.message.bytes", "512KiB").Partitions[0].ID
+	const records = 3
+	write := func() {
+		if a := n.one(n.produceRequest(id, batchSpec{records: records, value: 100 << 10, producer: -1})); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	write()
+	w := n.worker(id, 1)
+	w.lease(0)
+	p := n.owner(id).partitions[id]
+	for step := 0; ; step++ {
+		if step > 100 {
+			t.Fatal("compaction has left everything")
+		}
+		write()
+		n.clock.advance(10 * time.Minute)
+		n.settle()
+		if all := n.readAll(id); step > 10 && int64(len(all)) < int64(p.log.EndOffset()) {
+			break
+		}
+	}
+	there := map[int64]bool{}
+	for _, r := range n.readAll(id) {
+		there[r.Offset] = true
+	}
+	n.answers()
+	w.n = n
+	got := map[int64]bool{}
+	for range 300 {
+		r := w.request(mail.RequestLeaseCredit)
+		r.Records = 100
+		n.send(&r)
+		n.settle()
+		var ranges []proto.SettledRange
+		for _, a := range n.answers() {
+			if a.Kind != mail.AnswerLeased {
+				continue
+			}
+			for _, r := range a.Body.(*mail.Leased).Ranges {
+				ranges = append(ranges, outcome(proto.SettlementAck, 1, r.BaseOffset, r.NextOffset))
+				for o := r.BaseOffset; o < r.NextOffset; o++ {
+					got[o] = true
+				}
+			}
+			n.giveBack(id, a.Parcel)
+		}
+		if len(ranges) == 0 {
+			break
+		}
+		w.settles(ranges...)
+	}
+	for o := range there {
+		if !got[o] {
+			t.Errorf("record %d was not delivered", o)
+		}
+	}
+	if len(got) >= int(p.log.EndOffset()) {
+		t.Errorf("%d of %d offsets were delivered, %d have a record", len(got), p.log.EndOffset(), len(there))
+	}
+	if s, _ := p.cursors.table.Get("g"); core.Offset(s.Offset) != p.log.EndOffset() {
+		t.Errorf("low %d of %d", s.Offset, p.log.EndOffset())
+	}
+}
+
+// Records that the log cannot give any more stay, dead, with that reason, and the others go on. A busy disk is asked again; what
+// else fails is told.
+func TestQueueReadErrors(t *testing.T) {
+	n, id := newQueue(t, 20)
+	w := n.worker(id, 1)
+	w.lease(0)
+	m := n.machines[0]
+	q := m.partitions[id].cursors.queues["g"]
+	fail := func(err *proto.Error) {
+		q.shares[0].leaser.credit = 10
+		wish := q.wish(10)
+		span, _ := q.window.Claim(&wish, nil)
+		g := m.pools.grant()
+		g.share, g.span, g.reserved = q.shares[0], span, queueGrantBytes
+		g.share.leaser.credit -= int64(span.Records)
+		g.share.leaser.inFlight++
+		m.hold(g.share.leaser.peer, g.reserved)
+		g.failed(err)
+		w.settle()
+	}
+	fail(&proto.Error{Code: proto.CodeCorruptRecord, Damage: &proto.DamagedRange{BaseOffset: 0, NextOffset: 5}})
+	wantRecords(t, "behind the damage", w.fresh(), records(1, 5, 15))
+	w.wantStands(0, 15, 5, 10, 0, 5)
+	if d := w.describe(); d.Blockers[0].Reason != "damaged" {
+		t.Errorf("%+v", d.Blockers[0])
+	}
+	fail(errOverloadedDisk)
+	wantRecords(t, "the disk is busy", w.fresh(), nil)
+	wantRecords(t, "then", w.wait(40*time.Millisecond), records(1, 15, 20))
+	produceAndTake := w.take(n.ask(n.produceRequest(id, batchSpec{records: 5, producer: -1})))
+	if len(produceAndTake) != 1 {
+		t.Fatalf("%+v", produceAndTake)
+	}
+	w.wait(40 * time.Millisecond)
+	if m.memory.parcels != 0 || len(w.told) != 0 {
+		t.Errorf("%d bytes are held, told %v", m.memory.parcels, w.told)
+	}
+	q.shares[0].leaser.credit = 0
+	fail(&proto.Error{Code: proto.CodeStorageError})
+	if len(w.told) != 1 || w.told[0].Code != proto.CodeStorageError || m.memory.parcels != 0 {
+		t.Errorf("told %v, %d bytes are held", w.told, m.memory.parcels)
+	}
+}
+
+// Deliveries wait for memory that others hold, and go on when it comes back.
+func TestQueueWaitsForMemory(t *testing.T) {
+	n := newNode(t, 1, func(o *Options) { o.MemoryBytes = 8 << 20 })
+	id := n.create("jobs", 1, "queue.window.max", "1000").Partitions[0].ID
+	for range 12 {
+		produceN(n, id, 1, 1, 900<<10)
+	}
+	a, b := n.worker(id, 1), n.worker(id, 2)
+	a.full = true
+	a.lease(0)
+	a.credit(100)
+	if len(a.kept) == 0 || len(a.kept) == 12 {
+		t.Fatalf("%d deliveries are out", len(a.kept))
+	}
+	total := len(a.kept)
+	b.lease(0)
+	b.full = true
+	b.credit(100)
+	total += len(b.kept)
+	for round := 0; total < 12; round++ {
+		if round > 20 {
+			t.Fatalf("%d deliveries of 12", total)
+		}
+		for _, w := range []*worker{a, b} {
+			kept := w.kept
+			w.kept = nil
+			for _, parcel := range kept {
+				n.giveBack(id, parcel)
+			}
+		}
+		n.settle()
+		b.take(a.take(n.answers()))
+		total += len(a.kept) + len(b.kept)
+	}
+	for _, w := range []*worker{a, b} {
+		for _, parcel := range w.kept {
+			n.giveBack(id, parcel)
+		}
+		w.disconnect()
+	}
+	if m := n.machines[0]; m.memory.parcels != 0 || len(m.peers) != 0 || m.parched.Len() != 0 {
+		t.Errorf("%d bytes are held, %d peers, %d groups wait", m.memory.parcels, len(m.peers), m.parched.Len())
+	}
+}
+
+// One message that is never acknowledged holds the window, which is shown, and no disk: retention goes on, and settles it.
+func TestUnackedRecordHoldsNoSpace(t *testing.T) {
+	n := newNode(t, 1)
+	id := n.create("jobs", 1, "retention.bytes", "4MiB", "segment.bytes", "1MiB", "max.message.bytes", "512KiB", "queue.window.max", "20").Partitions[0].ID
+	w := n.worker(id, 1)
+	p := n.machines[0].partitions[id]
+	w.lease(0)
+	full := false
+	for i := range 200 {
+		r := n.produceRequest(id, batchSpec{records: 1, value: 200 << 10, producer: -1})
+		n.send(&r)
+		w.settle()
+		w.credit(1)
+		for o := int64(1); i < 30 && o < 30; o++ {
+			if _, err := w.trySettle(outcome(proto.SettlementAck, 1, o, o+1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s := n.machines[0].Snapshot(); len(s.Queues) == 1 && s.Queues[0].WindowsFull == 1 {
+			full = true
+		}
+		n.clock.advance(2 * time.Second)
+		w.settle()
+		if size := p.log.SizeBytes(); size > 16<<20 {
+			t.Fatalf("the log has %d bytes", size)
+		}
+	}
+	if !full {
+		t.Error("no metric has said that the window is full")
+	}
+	if d := w.describe(); d.LowOffset < int64(p.log.StartOffset()) || p.log.StartOffset() == 0 {
+		t.Errorf("low %d, the log begins at %d", d.LowOffset, p.log.StartOffset())
+	}
+	if n.machines[0].stats.Queue.Trimmed == 0 {
+		t.Error("nothing is counted as trimmed")
+	}
+}
+
+// Groups that come and go leave nothing behind.
+func TestShortLivedQueues(t *testing.T) {
+	n, id := newQueue(t, 5)
+	m := n.machines[0]
+	for round := range 3 {
+		for g := range core.QueuesPerPartitionMax + 1 {
+			r := mail.Request{Kind: mail.RequestLease, Conn: mail.ConnRef{Slot: 1}, ID: uint64(1000*round + g%100 + 1), Partition: id, LeaderEpoch: -1, Received: n.clock.monotonic,
+				Body: &mail.Lease{Group: fmt.Sprint("g", round, "-", g), Member: "m", Owner: 1}}
+			r.Conn.Slot = uint32(g)
+			m.Receive(&r)
+			if g%100 == 0 {
+				n.settle()
+			}
+		}
+		n.settle()
+		refused := 0
+		for _, a := range n.answers() {
+			if a.Err != nil && a.Err.Code == proto.CodeGroupFull && a.Err.Limit == core.QueuesPerPartitionMax {
+				refused++
+			} else if a.Err != nil {
+				t.Fatal(a.Err)
+			}
+		}
+		if refused != 1 {
+			t.Errorf("%d groups were refused", refused)
+		}
+		for g := range core.QueuesPerPartitionMax + 1 {
+			m.Receive(&mail.Request{Kind: mail.RequestDisconnect, Conn: mail.ConnRef{Slot: uint32(g)}})
+			m.forget(&mail.Letter{Kind: mail.LetterForget, Group: fmt.Sprint("g", round, "-", g), Time: forgetAll, Owner: ownerAny})
+		}
+		n.settle()
+		n.answers()
+		cs := m.partitions[id].cursors
+		if len(cs.queues) != 0 || len(cs.queueList) != 0 || cs.table.Queues() != 0 || cs.table.Groups() != 0 || cs.windows != 0 || cs.growth != 0 || len(m.peers) != 0 {
+			t.Fatalf("left: %d, %d, %d windows, %d groups, %d and %d bytes reckoned, %d peers", len(cs.queues), len(cs.queueList), cs.table.Queues(), cs.table.Groups(), cs.windows, cs.growth, len(m.peers))
+		}
+	}
+}
