@@ -43,7 +43,7 @@ func TestShardWithoutWorkSleepsLong(t *testing.T) {
 		}
 		return count
 	}
-	sleeps(10 * time.Second)
+	sleeps(80 * time.Second) // what the start has written goes to its segments after a minute
 	if !node.Ready() {
 		t.Fatal("the node is not ready")
 	}
