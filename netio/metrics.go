@@ -146,6 +146,7 @@ func (m *Metrics) shard(p *page, s *ShardSample) {
 	count("pulsemq_group_rebalance_seconds_total", "How long they took together.", float64(s.RebalanceNanos)/1e9)
 	count("pulsemq_offset_commits_total", "Offsets committed by groups.", float64(s.Commits))
 	count("pulsemq_cursor_frames_total", "Frames that commits and take-overs were stored in.", float64(s.CursorFrames))
+	m.queueShard(p, s, at)
 	count("pulsemq_internal_errors_total", "Errors without a code: bugs.", float64(s.Internal))
 	level("pulsemq_shard_pending_bytes", "Batches that wait for their acknowledgement.", float64(s.MemoryPendingBytes))
 	level("pulsemq_shard_parcel_bytes", "Answers that have not left for their sockets.", float64(s.MemoryParcelBytes))

@@ -18,7 +18,8 @@ const metricsDoc = "../docs/operations/metrics.md"
 func TestMetricsAreDocumented(t *testing.T) {
 	c := newCluster(t, testConfig(t), 1, 1)
 	m := NewMetrics(MetricsOptions{Server: c.server, Node: fixedNode{}, PerTopic: true, Shards: []ShardSource{
-		fixedShard{&ShardSample{Partitions: samplePartitions(1, 1, func(int) string { return "t" }), Members: []GroupMembersSample{{"g", 1}}}},
+		fixedShard{&ShardSample{Partitions: samplePartitions(1, 1, func(int) string { return "t" }), Members: []GroupMembersSample{{"g", 1}},
+			Queues: []GroupQueueSample{{Group: "g", Windows: 1}}}},
 	}})
 	var page bytes.Buffer
 	if err := m.Write(&page); err != nil {

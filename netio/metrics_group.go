@@ -23,6 +23,7 @@ type groupSum struct {
 	members          int
 	partitions       int
 	records, seconds float64
+	queue            queueSum
 }
 
 // add takes a shard's sample. What a shard does not name belongs to groups that come behind
@@ -36,6 +37,10 @@ func (g *groupSums) add(s *ShardSample) {
 		g.sum(s.Lags[i].Group).addLag(&s.Lags[i])
 	}
 	g.others.addLag(&s.LagOthers)
+	for i := range s.Queues {
+		g.sum(s.Queues[i].Group).queue.add(&s.Queues[i])
+	}
+	g.others.queue.add(&s.QueueOthers)
 	named := 0
 	for i := range s.Members {
 		g.sum(s.Members[i].Group).members += s.Members[i].Members
@@ -75,6 +80,7 @@ func (g *groupSums) write(p *page) {
 		g.others.partitions += s.partitions
 		g.others.records += s.records
 		g.others.seconds = max(g.others.seconds, s.seconds)
+		g.others.queue.add(&s.queue.GroupQueueSample)
 	}
 	without := max(0, g.groups-groupSeriesMax, len(names)-groupSeriesMax)
 	if without > 0 {
@@ -90,4 +96,5 @@ func (s *groupSum) write(p *page) {
 	p.gauge("pulsemq_group_partitions", "Partitions that a group has committed to, or read.", float64(s.partitions), at)
 	p.gauge("pulsemq_group_lag_records", "Records that a group has not committed, summed over partitions.", s.records, at)
 	p.gauge("pulsemq_group_lag_seconds", "How long ago the oldest record was stored that a group has not committed; the greatest of its partitions.", s.seconds, at)
+	s.queue.write(p, at)
 }

@@ -67,6 +67,40 @@ func TestGroupSeriesAreBounded(t *testing.T) {
 	}
 }
 
+// A queue group has series of its own, summed over shards, and a stream group has none of them.
+func TestQueueSeries(t *testing.T) {
+	shard := func(id int) ShardSource {
+		return fixedShard{&ShardSample{
+			Queue: QueueCountsSample{Delivered: 100, Redelivered: 7, Acked: 90, Nacked: 5, TimedOut: 2, Dying: 3, Dead: 1, Trimmed: 4}, Buried: 3, BurialsFailed: 6,
+			Lags: []GroupLagSample{{Group: "mails", Records: 5}, {Group: "stream", Records: 6}},
+			Queues: []GroupQueueSample{{Group: "mails", Windows: 2, WindowsFull: id, Records: 10, Leased: 4, Delayed: 3, DyingNow: 2, DeadNow: 1,
+				QueueCountsSample: QueueCountsSample{Delivered: 50, Redelivered: 5, Acked: 40}}},
+			QueueOthers: GroupQueueSample{},
+		}}
+	}
+	m := NewMetrics(MetricsOptions{Node: fixedNode{}, PerTopic: true, Shards: []ShardSource{shard(0), shard(1)}})
+	var page bytes.Buffer
+	if err := m.Write(&page); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		`pulsemq_queue_delivered_total{shard="0"} 100`, `pulsemq_queue_redelivered_total{shard="0"} 7`, `pulsemq_queue_acked_total{shard="0"} 90`,
+		`pulsemq_queue_nacked_total{shard="0"} 5`, `pulsemq_queue_timed_out_total{shard="0"} 2`, `pulsemq_queue_dying_total{shard="0"} 3`,
+		`pulsemq_queue_dead_total{shard="0"} 1`, `pulsemq_queue_trimmed_total{shard="0"} 4`, `pulsemq_dead_letters_total{shard="0"} 3`, `pulsemq_dead_letter_failures_total{shard="0"} 6`,
+		`pulsemq_group_queue_delivered_total{group="mails"} 100`, `pulsemq_group_queue_redelivered_total{group="mails"} 10`, `pulsemq_group_queue_acked_total{group="mails"} 80`,
+		`pulsemq_group_queue_window_records{group="mails"} 20`, `pulsemq_group_queue_windows_full{group="mails"} 1`, `pulsemq_group_queue_leased_records{group="mails"} 8`,
+		`pulsemq_group_queue_delayed_records{group="mails"} 6`, `pulsemq_group_queue_dying_records{group="mails"} 4`, `pulsemq_group_queue_dead_records{group="mails"} 2`,
+		`pulsemq_group_lag_records{group="stream"} 12`,
+	} {
+		if !strings.Contains(page.String(), "\n"+line+"\n") {
+			t.Errorf("the page has no line %s", line)
+		}
+	}
+	if strings.Contains(page.String(), `_queue_leased_records{group="stream"}`) {
+		t.Error("a stream group has series of a queue group")
+	}
+}
+
 func BenchmarkMetricsPageOfGroups(b *testing.B) {
 	m := NewMetrics(MetricsOptions{PerTopic: true, Shards: manyGroups(1_000, 10_000)})
 	for b.Loop() {

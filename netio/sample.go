@@ -36,6 +36,12 @@ type ShardSample struct {
 	Commits, CursorFrames, Rebalances  uint64
 	RebalanceNanos                     int64 // how long they took together
 
+	// Of queue groups.
+	Queue                 QueueCountsSample  // of all together
+	Queues                []GroupQueueSample // of those in Lags
+	QueueOthers           GroupQueueSample   // of the others, together
+	Buried, BurialsFailed uint64             // records stored in a dead-letter topic, and tries that failed
+
 	// Stages in nanoseconds; nil when not measured.
 	Ring, Write, Sync, Total *hdrhistogram.Histogram
 

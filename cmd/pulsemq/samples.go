@@ -59,7 +59,9 @@ func (s shardSamples) ShardSample() *netio.ShardSample {
 		MessagesOut: snapshot.MessagesOut, BytesOut: snapshot.BytesOut,
 		Groups: snapshot.Groups, GroupMembers: snapshot.GroupMembers, GroupsMoving: snapshot.GroupsMoving, GroupTopicsLeftOut: snapshot.GroupTopicsLeftOut,
 		LagOthers: netio.GroupLagSample(snapshot.LagOthers),
-		Commits:   snapshot.Commits, CursorFrames: snapshot.CursorFrames, Rebalances: snapshot.Rebalances, RebalanceNanos: snapshot.RebalanceNanos,
+		Queue:     netio.QueueCountsSample(snapshot.Queue), QueueOthers: queueSample(&snapshot.QueueOthers),
+		Buried: snapshot.Buried, BurialsFailed: snapshot.BurialsFailed,
+		Commits: snapshot.Commits, CursorFrames: snapshot.CursorFrames, Rebalances: snapshot.Rebalances, RebalanceNanos: snapshot.RebalanceNanos,
 		Duplicates: snapshot.Duplicates, RolledBack: snapshot.RolledBack, Corrupt: snapshot.Corrupt,
 		Starved: snapshot.Starved, Internal: snapshot.Internal,
 		Ring: snapshot.Ring.Histogram, Write: snapshot.Write.Histogram, Sync: snapshot.Sync.Histogram, Total: snapshot.Total.Histogram,
@@ -73,6 +75,9 @@ func (s shardSamples) ShardSample() *netio.ShardSample {
 	for _, g := range snapshot.Lags {
 		sample.Lags = append(sample.Lags, netio.GroupLagSample(g))
 	}
+	for i := range snapshot.Queues {
+		sample.Queues = append(sample.Queues, queueSample(&snapshot.Queues[i]))
+	}
 	for i := range snapshot.Partitions {
 		p := &snapshot.Partitions[i]
 		sample.Partitions = append(sample.Partitions, netio.PartitionSample{
@@ -84,6 +89,13 @@ func (s shardSamples) ShardSample() *netio.ShardSample {
 		})
 	}
 	return sample
+}
+
+func queueSample(g *shard.GroupQueue) netio.GroupQueueSample {
+	return netio.GroupQueueSample{
+		Group: g.Group, QueueCountsSample: netio.QueueCountsSample(g.QueueCounts), Windows: g.Windows, WindowsFull: g.WindowsFull,
+		Records: g.Records, Leased: g.Leased, Delayed: g.Delayed, DyingNow: g.DyingNow, DeadNow: g.DeadNow,
+	}
 }
 
 func (s shardSamples) storage(snapshot *shard.Snapshot) netio.StorageSample {
