@@ -42,7 +42,8 @@ func newDLQList(s *session) *cobra.Command {
 		Use:   "list",
 		Short: "List the dead-letter topics, with who names them and what they hold",
 		Long: `Lists every topic that another names as its dead-letter topic: who names it, how many
-records it holds, and when the oldest of them was buried.`,
+records it holds, and when the oldest of them was buried. A table shows the first names
+only, -o json all.`,
 		Example: "  pulsectl dlq list\n  pulsectl dlq list -o json",
 		Args:    noArgument,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -60,6 +61,9 @@ records it holds, and when the oldest of them was buried.`,
 	}
 }
 
+// sourcesShown is how many of the topics that name a dead-letter topic a table shows.
+const sourcesShown = 3
+
 func (s *session) printDeadLetterTopics(all []*describedLetters) error {
 	var lines []deadLetterTopic
 	var rows [][]string
@@ -69,7 +73,11 @@ func (s *session) printDeadLetterTopics(all []*describedLetters) error {
 		if d.Oldest != nil {
 			oldest = d.Oldest.UTC().Format(time.RFC3339)
 		}
-		rows = append(rows, []string{d.Topic, strings.Join(d.Sources, ","), strconv.FormatInt(d.Records, 10), oldest})
+		sources := strings.Join(d.Sources[:min(len(d.Sources), sourcesShown)], ",")
+		if more := len(d.Sources) - sourcesShown; more > 0 {
+			sources += fmt.Sprintf(" and %d more", more)
+		}
+		rows = append(rows, []string{d.Topic, sources, strconv.FormatInt(d.Records, 10), oldest})
 	}
 	if s.output == outputJSON {
 		return printJSON(s, lines...)
