@@ -1,12 +1,13 @@
 // Package pulsemq is the Go client of the PulseMQ message broker.
 //
-// A [Client] knows a cluster. From it come a [Producer] that sends messages, a [Consumer] that reads partitions, and
-// [Admin] for topics. One Client per program is enough; it, its producers and its consumers are safe for use by many
+// A [Client] knows a cluster. From it come a [Producer] that sends messages, a [Consumer] that reads partitions, members of
+// groups ([GroupConsumer], [QueueConsumer]), and [Admin] for topics. One Client per program is enough; it, its producers and its consumers are safe for use by many
 // goroutines.
 //
 //	Client ── cluster: brokers, topics, leaders ─────┐
 //	  ├─ Producer ── queue per partition ── scheduler ├─ link per broker and role ── connection
 //	  ├─ Consumer ── part per partition ─── scheduler ┤
+//	  ├─ QueueConsumer ── leasing per broker ─────────┤
 //	  └─ Admin ───────────────────────────────────────┘
 //
 // # Connections
@@ -45,6 +46,14 @@
 // the records: offsets that do not exist any more, records that a broker lost (LOG_TRUNCATED: the consumer goes on where
 // the logs part), damaged records. Bytes that fail their checksum are asked for again before they are reported.
 //
+// # Queues
+//
+// A [QueueConsumer] has one subscription with each broker that leads partitions of its group, and is leased as many
+// messages as [QueuePrefetch] says. Outcomes gather for each partition while one SETTLE is on its way. When a connection
+// ends, the broker takes back what was leased over it: messages that wait here are dropped, and the context of those that
+// are worked on ends. A member that was removed joins anew at once; what it had begun may still be settled under the id
+// that it was leased to.
+//
 // # Errors
 //
 // Every code of the protocol is a value here: errors.Is(err, pulsemq.ErrUnknownTopic). Details are in [Error], found with
@@ -56,6 +65,7 @@
 //	the buffer is full                         buffer.go, deliver.go
 //	a consumer stands still                    part.go, then pull.go or push.go
 //	records are stale after a seek             part.go (generation), poll.go
+//	a queue's message is late or comes twice   queue_lease.go, queue_settle.go, queue_member.go (extend)
 //	a connection ends or none is made          internal/conn, internal/cluster/link.go
 //	the wrong leader is asked                  internal/cluster/metadata.go
 package pulsemq

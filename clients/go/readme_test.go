@@ -11,7 +11,7 @@ import (
 // exist.
 func TestReadme(t *testing.T) {
 	readme := file(t, "README.md")
-	examples := file(t, "example_test.go") + file(t, "example_group_test.go")
+	examples := file(t, "example_test.go") + file(t, "example_group_test.go") + file(t, "example_queue_test.go")
 	parts := strings.Split(readme, "```")
 	if len(parts) < 5 {
 		t.Fatal("the README has no snippets")

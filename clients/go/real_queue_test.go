@@ -266,3 +266,136 @@ func TestRealBrokerQueuePoison(t *testing.T) {
 		t.Errorf("after that it stands at %+v", d)
 	}
 }
+
+// A message that takes longer than it may goes to somebody else, and whoever was slow is told when it settles.
+func TestRealBrokerQueueLeaseRunsOut(t *testing.T) {
+	t.Parallel()
+	b := realBroker(t)
+	client := connect(t, b)
+	queueTopic(t, client, 1, nil)
+	produceMany(t, client, 0, 1, 1)
+	told := make(chan error, 1)
+	release, late := make(chan struct{}), make(chan error, 1)
+	r := &queueRun{t: t, seen: map[string]int{}, acked: map[string]bool{}}
+	slow := r.consume(client, func(ctx context.Context, m *pulsemq.QueueMessage) error {
+		if m.Attempt > 1 {
+			return errors.New("the other one shall have it")
+		}
+		<-release
+		late <- m.Ack().Wait(ctx)
+		return nil
+	}, pulsemq.QueueAckTimeout(200*time.Millisecond), pulsemq.QueueHandleMax(time.Second),
+		pulsemq.QueueOnError(func(_ *pulsemq.QueueMessage, err error) { told <- err }))
+	eventually(t, func() bool {
+		p, err := client.Admin().DescribeQueue(within(t), "q")
+		return err == nil && len(p) == 1 && p[0].Leased == 1 && p[0].Blockers[0].Attempt == 1
+	})
+	quick := r.consume(client, func(ctx context.Context, m *pulsemq.QueueMessage) error {
+		if m.Attempt < 2 {
+			t.Errorf("attempt %d goes to another member", m.Attempt)
+		}
+		r.ack(ctx, m)
+		return nil
+	})
+	eventually(t, func() bool { return r.done() == 1 })
+	close(release)
+	if err := <-late; !errors.Is(err, pulsemq.ErrLeaseLost) {
+		t.Errorf("who is late hears %v", err)
+	}
+	if err := <-told; !errors.Is(err, pulsemq.ErrLeaseLost) {
+		t.Errorf("QueueOnError hears %v", err)
+	}
+	slow()
+	quick()
+	settled(t, client)
+}
+
+// A group is set back while its member works: the member joins anew, and everything comes once more, as the first time.
+func TestRealBrokerQueueSeek(t *testing.T) {
+	t.Parallel()
+	b := realBroker(t)
+	client := connect(t, b)
+	queueTopic(t, client, 2, nil)
+	const messages = 200
+	produceMany(t, client, 0, messages, 2)
+	var mu sync.Mutex
+	seen, deliveries := map[string]int{}, 0
+	r := &queueRun{t: t}
+	stop := r.consume(client, func(_ context.Context, m *pulsemq.QueueMessage) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if seen[string(m.Value)]++; m.Attempt != 1 {
+			t.Errorf("message %s is attempt %d", m.Value, m.Attempt)
+		}
+		deliveries++
+		return nil
+	}, pulsemq.QueueConcurrency(4))
+	count := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return deliveries
+	}
+	eventually(t, func() bool { return count() == messages })
+	settled(t, client)
+	if err := client.Admin().SeekGroup(within(t), "q", "t", map[uint32]int64{0: 0, 1: 50}, true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return count() == messages+messages/2+50 })
+	settled(t, client)
+	stop()
+	for v, n := range seen {
+		if n > 2 {
+			t.Errorf("message %s came %d times", v, n)
+		}
+	}
+}
+
+// A static member that comes back within its session time-out takes its place, and the process that had it is told.
+func TestRealBrokerQueueInstance(t *testing.T) {
+	t.Parallel()
+	b := realBroker(t)
+	client := connect(t, b)
+	queueTopic(t, client, 2, nil)
+	options := []pulsemq.QueueOption{pulsemq.QueueTopics("t"), pulsemq.QueueInstance("host-1"), pulsemq.QueueSessionTimeout(10 * time.Second)}
+	members := func() []pulsemq.GroupMember {
+		d, err := client.Admin().DescribeGroup(within(t), "q")
+		if err != nil {
+			return nil
+		}
+		return d.Members
+	}
+	first, err := client.NewQueueConsumer("q", options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return len(members()) == 1 })
+	if err := first.Close(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if m := members(); len(m) != 1 || m[0].Instance != "host-1" {
+		t.Fatalf("a static member that has closed leaves %+v", m)
+	}
+	second, err := client.NewQueueConsumer("q", options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return len(members()) == 1 && members()[0].ID == second.MemberID() })
+	third, err := client.NewQueueConsumer("q", options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := second.Poll(within(t)); !errors.Is(err, pulsemq.ErrStaleEpoch) {
+		t.Errorf("whose place was taken hears %v", err)
+	}
+	produceMany(t, client, 0, 1, 1)
+	if m, err := third.Poll(within(t)); err != nil {
+		t.Error(err)
+	} else if err := m.Ack().Wait(within(t)); err != nil {
+		t.Error(err)
+	}
+	for _, q := range []*pulsemq.QueueConsumer{second, third} {
+		if err := q.Close(within(t)); err != nil {
+			t.Error(err)
+		}
+	}
+}
