@@ -96,6 +96,17 @@ func (w *Window) Claimed(tag uint32, from, next int64) (base, end int64, attempt
 	return next, next, 0
 }
 
+// Alike is up to where records from an offset on were delivered equally often, and how often.
+func (w *Window) Alike(from, next int64) (end int64, attempts uint16) {
+	if from = max(from, w.low); from >= min(next, w.high) {
+		return next, 0
+	}
+	attempts = w.at(from).attempts
+	for end = from + 1; end < min(next, w.high) && w.at(end).attempts == attempts; end++ {
+	}
+	return end, attempts
+}
+
 // Unclaim gives the records of a claim in [base, next) back, and returns how many there were.
 func (w *Window) Unclaim(tag uint32, base, next int64) (records int) {
 	next = min(next, w.high)

@@ -67,6 +67,7 @@ type Window struct {
 	readyCount int
 	byState    [states]int
 	byMark     [marks]int
+	waiting    int // delayed, and their time has not come
 
 	identity uint64
 	burials  uint64 // that have been numbered
@@ -102,7 +103,7 @@ func (w *Window) Ready() int { return w.readyCount }
 func (w *Window) Leased() int { return w.byMark[claimed] + w.byMark[leased] + w.byMark[settling] }
 
 // Delayed is how many wait for their time.
-func (w *Window) Delayed() int { return w.byState[Delayed] }
+func (w *Window) Delayed() int { return w.waiting }
 
 // Dead is how many stay, dead.
 func (w *Window) Dead() int { return w.byState[Dead] }
@@ -117,6 +118,7 @@ func (w *Window) at(offset int64) *record { return &w.ring[int(offset)&(len(w.ri
 
 // set is the only way in which a record changes its state, its mark or its readiness.
 func (w *Window) set(offset int64, r *record, s State, m mark, ready bool) {
+	delayed := r.state == Delayed && r.mark == free
 	w.byState[r.state]--
 	w.byState[s]++
 	w.byMark[r.mark]--
@@ -125,6 +127,12 @@ func (w *Window) set(offset int64, r *record, s State, m mark, ready bool) {
 	slot := uint64(offset) & uint64(len(w.ring)-1)
 	bit := uint64(1) << (slot % 64)
 	was := w.ready[slot/64]&bit != 0
+	if delayed && !was {
+		w.waiting--
+	}
+	if s == Delayed && m == free && !ready {
+		w.waiting++
+	}
 	switch {
 	case ready && !was:
 		w.ready[slot/64] |= bit

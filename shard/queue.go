@@ -235,17 +235,25 @@ func (q *queueGroup) list() {
 // kill ends records that nobody shall get any more; they are marked.
 func (q *queueGroup) kill(spent []queue.Range, reason queue.Reason) {
 	for _, r := range spent {
-		q.add(q.death(r.Base, r.Next, reason, ""))
+		for from := r.Base; from < r.Next; {
+			end, attempts := q.window.Alike(from, r.Next)
+			q.die(from, end, attempts, reason, "")
+			from = end
+		}
 	}
 }
 
-// death is the op that ends records whose time has come: on the way to the dead-letter topic, or here.
-func (q *queueGroup) death(base, next int64, reason queue.Reason, text string) queue.Op {
+// die ends records whose time has come: on the way to the dead-letter topic, or here. How often they were delivered goes
+// along where it is not on disk yet.
+func (q *queueGroup) die(base, next int64, attempts uint16, reason queue.Reason, text string) {
+	if q.config().Attempts == core.QueueAttemptsRelaxed {
+		q.add(queue.Op{Kind: queue.Lease, Base: base, Next: next, Attempts: attempts})
+	}
 	op := queue.Op{Kind: queue.Bury, Base: base, Next: next, Reason: reason, Text: text}
 	if q.config().DeadLetterTopic != "" {
 		op.Kind = queue.Die
 	}
-	return op
+	q.add(op)
 }
 
 // trim settles what the log does not hold any more.

@@ -189,8 +189,9 @@ func (s *leaseShare) leaseFailed(w *cursorWish, err *proto.Error) {
 // start answers, and lets the share wait for records.
 func (s *leaseShare) start(r *mail.Request) {
 	p, m := s.queue.partition, s.queue.machine()
+	known, _ := p.cursors.table.Get(s.queue.name) // the share may have ended meanwhile, and its group been let go
 	m.answer = mail.Answer{
-		Kind: mail.AnswerLease, Conn: r.Conn, ID: r.ID, Partition: p.id, LeaderEpoch: p.leaderEpoch(), Offset: core.Offset(s.queue.window.Low()), Timestamp: -1,
+		Kind: mail.AnswerLease, Conn: r.Conn, ID: r.ID, Partition: p.id, LeaderEpoch: p.leaderEpoch(), Offset: core.Offset(known.Offset), Timestamp: -1,
 		LogStartOffset: p.log.StartOffset(), HighWatermark: p.highWatermark(), LogEndOffset: p.log.EndOffset(), Received: r.Received,
 	}
 	m.send(r.Reactor)

@@ -98,7 +98,7 @@ func (q *queueGroup) settle(member string, r *proto.SettledRange) (records int64
 			if base >= end {
 				break
 			}
-			q.add(q.outcome(base, end, r))
+			q.end(base, end, r)
 			records += end - base
 			from = end
 		}
@@ -106,8 +106,8 @@ func (q *queueGroup) settle(member string, r *proto.SettledRange) (records int64
 	return records, records > 0 && r.Outcome != proto.SettlementExtend
 }
 
-// outcome is the op that an outcome makes.
-func (q *queueGroup) outcome(base, end int64, r *proto.SettledRange) queue.Op {
+// end adds the op that an outcome makes.
+func (q *queueGroup) end(base, end int64, r *proto.SettledRange) {
 	attempts := uint16(r.Attempt)
 	op := queue.Op{Kind: queue.Settle, Base: base, Next: end}
 	m := q.machine()
@@ -115,12 +115,14 @@ func (q *queueGroup) outcome(base, end int64, r *proto.SettledRange) queue.Op {
 	case proto.SettlementAck:
 		q.count(QueueCounts{Acked: uint64(end - base)})
 	case proto.SettlementReject:
-		return q.death(base, end, queue.Rejected, r.Reason)
+		q.die(base, end, attempts, queue.Rejected, r.Reason)
+		return
 	case proto.SettlementRelease:
 		op.Kind, op.Attempts = queue.Retry, attempts-1
 	case proto.SettlementNack:
 		if most := q.attemptsMax(); most > 0 && attempts >= most {
-			return q.death(base, end, queue.Nacked, r.Reason)
+			q.die(base, end, attempts, queue.Nacked, r.Reason)
+			return
 		}
 		q.count(QueueCounts{Nacked: uint64(end - base)})
 		op.Kind, op.Attempts = queue.Retry, attempts
@@ -130,10 +132,10 @@ func (q *queueGroup) outcome(base, end int64, r *proto.SettledRange) queue.Op {
 			delay = config.Backoff.After(int(attempts)).Milliseconds()
 		}
 		if delay > 0 {
-			op.Time = m.steadyWall() + delay
+			op.Time = m.steadyWall() + delay + 1 // what has passed of this millisecond is not counted: none comes early
 		}
 	}
-	return op
+	q.add(op)
 }
 
 // extend begins leases anew.

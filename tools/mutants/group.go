@@ -59,6 +59,22 @@ var groupMutants = []mutant{
 		Tests: []string{"shard.TestLateClaimLeavesANewGroupAlone"},
 	},
 	{
+		Name:  "queue-relaxed-death-is-counted",
+		Rule:  "Where deliveries are counted in memory, how often a dead record was delivered is on disk with its death.",
+		File:  "shard/queue.go",
+		Find:  "	if q.config().Attempts == core.QueueAttemptsRelaxed {\n		q.add(queue.Op{Kind: queue.Lease,",
+		Put:   "	if q.config().WindowMax < 0 {\n		q.add(queue.Op{Kind: queue.Lease,",
+		Tests: []string{"shard.TestRelaxedDeathTellsItsAttempts"},
+	},
+	{
+		Name:  "queue-delays-are-whole",
+		Rule:  "A delay is never shorter than it was asked for, by no part of a millisecond.",
+		File:  "shard/queue_settle.go",
+		Find:  "m.steadyWall() + delay + 1 //",
+		Put:   "m.steadyWall() + delay //",
+		Tests: []string{"shard.TestOutcomes"},
+	},
+	{
 		Name:  "cursor-stale-epoch",
 		Rule:  "Who has owned a partition before its owner commits nothing.",
 		File:  "cursor/table.go",
