@@ -1,9 +1,11 @@
 package queue
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -75,7 +77,7 @@ func (p *plain) apply(op *Op) {
 			if op.Time != 0 {
 				d.state, d.at = Delayed, op.Time
 			}
-		case op.Kind == Die && d.state != Dying:
+		case op.Kind == Die && !dead:
 			d = durable{state: Dying, attempts: d.attempts, at: p.burials, reason: op.Reason, text: op.Text}
 			p.burials++
 		case op.Kind == Bury:
@@ -105,6 +107,7 @@ type rig struct {
 	ops     []Op   // in no frame yet
 	flights []flight
 	held    map[int64]uint32 // by the holders' own books
+	until   map[int64]int64  // when they have lost it
 	given   map[int64]int    // deliveries, as members have seen them
 	holders uint32
 	now     int64
@@ -113,7 +116,7 @@ type rig struct {
 }
 
 func newRig() *rig {
-	return &rig{w: New(3, 9), plain: plain{low: 3, known: map[int64]durable{}}, held: map[int64]uint32{}, given: map[int64]int{}, most: 3}
+	return &rig{w: New(3, 9), plain: plain{low: 3, known: map[int64]durable{}}, held: map[int64]uint32{}, until: map[int64]int64{}, given: map[int64]int{}, most: 3}
 }
 
 func (r *rig) spent(spent []Range) {
@@ -189,7 +192,7 @@ func (r *rig) durable(t *rapid.T, n int) {
 				if int(attempts) < r.given[o] {
 					t.Fatalf("delivery %d of record %d is counted as %d", r.given[o], o, attempts)
 				}
-				r.held[o] = f.holder
+				r.held[o], r.until[o] = f.holder, r.now+100
 			}
 			r.w.Grant(f.span.Tag, base, end, f.holder, r.now+100)
 			from = end
@@ -226,6 +229,13 @@ func (r *rig) lost() {
 // A queue group, whatever is leased, settled, given back, forgotten, lost and started again: no record is with two members,
 // none is delivered more often than allowed, what is settled stays settled, and every start comes to the same.
 func TestQueueModel(t *testing.T) {
+	// A record lives through many steps.
+	steps := flag.Lookup("rapid.steps")
+	before := steps.Value.String()
+	defer func() { _ = steps.Value.Set(before) }()
+	if n, err := strconv.Atoi(before); err == nil {
+		_ = steps.Value.Set(strconv.Itoa(8 * n))
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		r := newRig()
 		snapshot, snapshotAt := r.w.AppendSnapshot(nil), 0
@@ -326,6 +336,11 @@ func TestQueueModel(t *testing.T) {
 			"extend": func(t *rapid.T) {
 				from, next := range2(t)
 				r.w.Extend(2, 1, from, next, r.now+200)
+				for o := from; o < next; o++ {
+					if r.held[o] == 2 && r.w.at(o).attempts == 1 {
+						r.until[o] = r.now + 200
+					}
+				}
 			},
 			"discard": func(t *rapid.T) {
 				from, next := range2(t)
@@ -349,6 +364,11 @@ func TestQueueModel(t *testing.T) {
 				r.spent(spent)
 				before := len(r.held)
 				r.forget(func(o int64) bool { return o < r.w.low || o >= r.w.high || r.w.at(o).mark != leased })
+				for o := range r.held {
+					if r.until[o] <= r.now {
+						t.Fatalf("record %d is leased until %d, it is %d", o, r.until[o], r.now)
+					}
+				}
 				if before-len(r.held) != over {
 					t.Fatalf("%d leases are over, and %d were lost", over, before-len(r.held))
 				}
@@ -371,7 +391,7 @@ func TestQueueModel(t *testing.T) {
 				clear(r.held) // the books of members that were told of an error are open
 				for o := r.w.low; o < r.w.high; o++ {
 					if w := r.w.at(o); w.mark == leased {
-						r.held[o] = w.tag
+						r.held[o], r.until[o] = w.tag, w.at
 						r.given[o] = int(w.attempts)
 					}
 				}

@@ -235,7 +235,7 @@ func (w *Window) Apply(op *Op, room int) {
 		case Retry:
 			w.retry(o, r, op)
 		case Die:
-			if r.state != Dying {
+			if r.state != Dying && r.state != Dead {
 				room -= w.die(r, op, room)
 				r.at = int64(w.burials)
 				w.burials++
@@ -320,6 +320,7 @@ func (w *Window) Reset(offset int64) {
 	w.pass(max(offset, w.high+1))
 	w.low, w.high, w.first = offset, offset, offset
 	w.leaseDue, w.delayDue = never, never
+	w.dying = core.Queue[int64]{}
 }
 
 // TextBytes is what the window keeps of what members said of dead records.

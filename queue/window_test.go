@@ -101,7 +101,7 @@ func TestReset(t *testing.T) {
 		t.Fatalf("low %d, %d records, %d leased", w.Low(), w.Records(), w.Leased())
 	}
 	w.Apply(&Op{Kind: Die, Base: 2, Next: 3, Reason: Nacked}, 0)
-	if b := w.AppendDying(nil, 0, 1); b[0].Number != 2 {
+	if b := w.AppendDying(nil, 0, 9); len(b) != 1 || b[0].Number != 2 {
 		t.Errorf("burial %+v", b)
 	}
 }
@@ -119,6 +119,20 @@ func TestEndlessDelay(t *testing.T) {
 		t.Errorf("due at %d", delay)
 	}
 	w.check(t)
+}
+
+// Whatever op comes for a settled record, it stays settled.
+func TestSettledStaysSettled(t *testing.T) {
+	for _, op := range []Op{{Kind: Lease, Attempts: 1}, {Kind: Retry, Attempts: 1}, {Kind: Retry, Attempts: 1, Time: 9}, {Kind: Die}, {Kind: Bury}} {
+		w := New(0, 1)
+		w.Apply(&Op{Kind: Settle, Base: 1, Next: 2}, 0)
+		op.Next = 3
+		w.Apply(&op, 0)
+		w.check(t)
+		if d := w.durable(1); d != (durable{state: Settled}) || w.durable(0) == (durable{state: Settled}) {
+			t.Errorf("%+v makes of a settled record %+v", op, d)
+		}
+	}
 }
 
 // What the log has lost nobody has.

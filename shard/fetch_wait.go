@@ -100,9 +100,7 @@ func (m *Machine) resume() {
 		s.run()
 	}
 	for n := 0; n < resumeMax && m.reads < readBytesPerTurn && m.parchedFits(); n++ {
-		q := m.parched.Pop()
-		q.queued = false
-		q.run()
+		m.parched.Pop().run()
 	}
 }
 

@@ -168,11 +168,24 @@ func (q *queueGroup) claimable() bool {
 	return q.window.Claimable(&wish)
 }
 
-// run begins deliveries to those who wait, in turn.
+// run begins deliveries to those who wait, in turn. While it does, nothing puts the group into a queue.
 func (q *queueGroup) run() {
+	m := q.machine()
+	to := q.deliver()
+	if q.queued = to != nil; !q.queued {
+		return
+	}
+	if to == &m.parched {
+		m.stats.Starved++
+	}
+	to.Push(q)
+}
+
+// deliver returns where the group waits to go on; nil when there is nothing to do for it.
+func (q *queueGroup) deliver() *core.Queue[*queueGroup] {
 	p, m := q.partition, q.machine()
 	if p.gone || m.stopping || q.paused || q.window == nil {
-		return
+		return nil
 	}
 	q.trim()
 	for q.takers.Len() > 0 && q.claimable() && !q.paused {
@@ -188,18 +201,14 @@ func (q *queueGroup) run() {
 			l.tellMore()
 			continue
 		case p.exhausted():
-			q.enqueue()
-			return
+			return &m.leasable
 		case !m.readableFor(l.peer, queueGrantBytes):
 			q.takers.Pop()
 			s.waiting = false
 			l.parch()
 			continue
 		case !m.readable(queueGrantBytes):
-			m.stats.Starved++
-			q.queued = true
-			m.parched.Push(q)
-			return
+			return &m.parched
 		}
 		wish := q.wish(q.part(l.credit))
 		span, spent := q.window.Claim(&wish, q.spent[:0])
@@ -207,13 +216,14 @@ func (q *queueGroup) run() {
 		q.spent = spent[:0]
 		if span.Records == 0 {
 			if len(spent) == 0 {
-				return // what could be leased lies above the high watermark
+				return nil // what could be leased lies above the high watermark
 			}
 			continue
 		}
 		q.takers.Push(q.takers.Pop())
 		s.begin(span)
 	}
+	return nil
 }
 
 // add puts an op into the turn's frame.

@@ -58,7 +58,7 @@ func (q *queueGroup) stands() GroupQueue {
 	w := q.window
 	g := GroupQueue{QueueCounts: q.counts, Windows: 1, Records: int64(w.Records()), Leased: int64(w.Leased()), Delayed: int64(w.Delayed()),
 		DyingNow: int64(w.Dying()), DeadNow: int64(w.Dead())}
-	if int64(q.partition.highWatermark()) > w.High() && !q.claimable() {
+	if w.Ready() == 0 && w.Records() >= q.config().WindowMax && int64(q.partition.highWatermark()) > w.High() {
 		g.WindowsFull = 1
 	}
 	return g

@@ -383,12 +383,14 @@ func TestDelaysOutliveCrashesAndClocks(t *testing.T) {
 	w := n.worker(id, 1)
 	w.lease(0)
 	w.credit(5)
-	nack := outcome(proto.SettlementNack, 1, 0, 3)
-	nack.DelayMs = 20_000
-	w.settles(nack)
+	nack, soon := outcome(proto.SettlementNack, 1, 0, 3), outcome(proto.SettlementNack, 1, 3, 4)
+	nack.DelayMs, soon.DelayMs = 20_000, 100
+	w.settles(nack, soon)
 	n.clock.wall += int64(365 * 24 * time.Hour)
 	w.credit(10)
-	wantRecords(t, "the clock was set ahead", w.wait(time.Second), nil)
+	wantRecords(t, "the clock was set ahead", w.wait(time.Second), records(2, 3, 4))
+	w.settles(outcome(proto.SettlementRelease, 2, 3, 4))
+	w.fresh()
 	n.clock.wall -= int64(365 * 24 * time.Hour)
 	powerCut(n)
 	w.lease(-1)
@@ -659,6 +661,38 @@ func TestSeekMeetsWhatIsUnderWay(t *testing.T) {
 	b.wantStands(12, 15, 5, 3, 0, 0)
 	powerCut(n)
 	b.wantStands(12, 15, 8, 0, 0, 0)
+}
+
+// What has no frame yet when a seek takes effect, because one is under way, is void too.
+func TestSeekMeetsWhatWaits(t *testing.T) {
+	n, id := newQueue(t, 20)
+	a := n.worker(id, 1)
+	a.lease(10)
+	a.credit(5)
+	n.held = true
+	settle := func(id uint64, base, next int64) {
+		r := a.request(mail.RequestSettle)
+		r.ID, r.Body = id, &mail.Settle{Group: "g", Member: "m1", Ranges: []proto.SettledRange{outcome(proto.SettlementAck, 1, base, next)}}
+		n.send(&r)
+		n.turn()
+	}
+	settle(101, 10, 11)
+	settle(103, 11, 12) // goes with the seek, and behind it
+	seek := mail.Request{Kind: mail.RequestCursor, Partition: id, LeaderEpoch: -1, Body: &mail.Cursor{Deed: mail.CursorSeek, Group: "g", Owner: 9, Offset: 12}}
+	n.send(&seek)
+	n.turn()
+	settle(102, 12, 14)
+	n.held = false
+	settled := map[uint64]uint32{}
+	for _, o := range a.settle() {
+		if o.Kind == mail.AnswerSettle {
+			settled[o.ID] = o.Body.(*proto.SettleResponse).Ranges[0].Settled
+		}
+	}
+	if len(settled) != 3 || settled[101] != 1 || settled[102] != 0 || settled[103] != 0 {
+		t.Errorf("settled %v", settled)
+	}
+	a.wantStands(12, 12, 8, 0, 0, 0)
 }
 
 // What retention or a trim takes away is settled, and counted.
@@ -1096,47 +1130,63 @@ func TestQueueReadErrors(t *testing.T) {
 	}
 }
 
-// Deliveries wait for memory that others hold, and go on when it comes back.
+// Deliveries wait for memory that others hold, and go on when it comes back: that of their connection, and that of the shard.
 func TestQueueWaitsForMemory(t *testing.T) {
-	n := newNode(t, 1, func(o *Options) { o.MemoryBytes = 8 << 20 })
-	id := n.create("jobs", 1, "queue.window.max", "1000").Partitions[0].ID
-	for range 12 {
+	const count = 60
+	n := newNode(t, 1, func(o *Options) { o.MemoryBytes = 32 << 20 })
+	id := n.create("jobs", 1).Partitions[0].ID
+	for range count {
 		produceN(n, id, 1, 1, 900<<10)
 	}
-	a, b := n.worker(id, 1), n.worker(id, 2)
-	a.full = true
-	a.lease(0)
-	a.credit(100)
-	if len(a.kept) == 0 || len(a.kept) == 12 {
-		t.Fatalf("%d deliveries are out", len(a.kept))
-	}
-	total := len(a.kept)
-	b.lease(0)
-	b.full = true
-	b.credit(100)
-	total += len(b.kept)
-	for round := 0; total < 12; round++ {
-		if round > 20 {
-			t.Fatalf("%d deliveries of 12", total)
+	var all []*worker
+	total := 0
+	take := func(answers []mail.Answer) {
+		for _, w := range all {
+			before := len(w.kept)
+			answers = w.take(answers)
+			total += len(w.kept) - before
 		}
-		for _, w := range []*worker{a, b} {
-			kept := w.kept
-			w.kept = nil
-			for _, parcel := range kept {
-				n.giveBack(id, parcel)
+	}
+	for i := range uint32(8) {
+		w := n.worker(id, 1+i)
+		w.full = true
+		w.lease(0)
+		all = append(all, w)
+		r := w.request(mail.RequestLeaseCredit)
+		r.Records = 100
+		n.send(&r)
+		n.settle()
+		take(n.answers())
+	}
+	m := n.machines[0]
+	if most := len(all[0].kept); most > 5 || m.parched.Len() != 1 || total >= count {
+		t.Fatalf("the first connection has %d deliveries, all have %d, %d groups wait", most, total, m.parched.Len())
+	}
+	for round := 0; total < count; round++ {
+		if round > 3*count {
+			t.Fatalf("%d deliveries of %d", total, count)
+		}
+		for _, w := range all {
+			if len(w.kept) > 0 {
+				n.giveBack(id, w.kept[0])
+				w.kept = w.kept[1:]
+				break
 			}
 		}
 		n.settle()
-		b.take(a.take(n.answers()))
-		total += len(a.kept) + len(b.kept)
+		take(n.answers())
 	}
-	for _, w := range []*worker{a, b} {
+	for _, w := range all {
+		m.Receive(&mail.Request{Kind: mail.RequestDisconnect, Conn: w.conn})
+	}
+	n.settle()
+	take(n.answers())
+	for _, w := range all {
 		for _, parcel := range w.kept {
 			n.giveBack(id, parcel)
 		}
-		w.disconnect()
 	}
-	if m := n.machines[0]; m.memory.parcels != 0 || len(m.peers) != 0 || m.parched.Len() != 0 {
+	if m.memory.parcels != 0 || len(m.peers) != 0 || m.parched.Len() != 0 {
 		t.Errorf("%d bytes are held, %d peers, %d groups wait", m.memory.parcels, len(m.peers), m.parched.Len())
 	}
 }
@@ -1215,5 +1265,49 @@ func TestShortLivedQueues(t *testing.T) {
 		if len(cs.queues) != 0 || len(cs.queueList) != 0 || cs.table.Queues() != 0 || cs.table.Groups() != 0 || cs.windows != 0 || cs.growth != 0 || len(m.peers) != 0 {
 			t.Fatalf("left: %d, %d, %d windows, %d groups, %d and %d bytes reckoned, %d peers", len(cs.queues), len(cs.queueList), cs.table.Queues(), cs.table.Groups(), cs.windows, cs.growth, len(m.peers))
 		}
+	}
+}
+
+// Everything expires into the dead-letter topic at once: each record is there once, and the window holds no more than its limit.
+func TestAllExpireAtOnce(t *testing.T) {
+	const count = 6_000
+	n := newNode(t, 2)
+	dead := n.create("dead", 2)
+	id := n.create("jobs", 1, "dead.letter.topic", "dead", "queue.max.deliveries", "1", "queue.ack.timeout.ms", "1000", "queue.window.max", "500").Partitions[0].ID
+	produceN(n, id, count/500, 500, 10)
+	w := n.worker(id, 1)
+	w.lease(0)
+	w.credit(count)
+	p := n.owner(id).partitions[id]
+	for round := 0; ; round++ {
+		if s, _ := p.cursors.table.Get("g"); s.Offset == count {
+			break
+		}
+		if round > 2_000 {
+			t.Fatalf("the group stands at %+v", w.describe())
+		}
+		n.clock.advance(200 * time.Millisecond)
+		w.settle()
+		if records := p.cursors.table.Window("g").Records(); records > 500 {
+			t.Fatalf("%d records in the window", records)
+		}
+	}
+	seen := map[string]int{}
+	letters := 0
+	for _, to := range dead.Partitions {
+		for _, r := range n.readAll(to.ID) {
+			letters++
+			for _, h := range r.Headers {
+				if string(h.Key) == "mq-offset" {
+					seen[string(h.Value)]++
+				}
+			}
+		}
+	}
+	if letters != count || len(seen) != count {
+		t.Errorf("%d dead letters of %d records, %d were expected", letters, len(seen), count)
+	}
+	if got := n.owner(id).stats.Queue; got.Dying != count || got.TimedOut != count || got.Delivered != count {
+		t.Errorf("counted %+v", got)
 	}
 }

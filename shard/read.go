@@ -53,9 +53,7 @@ func (m *Machine) runReads() {
 		s.run()
 	}
 	for n := m.leasable.Len(); n > 0 && m.reads < readBytesPerTurn; n-- {
-		q := m.leasable.Pop()
-		q.queued = false
-		q.run()
+		m.leasable.Pop().run()
 	}
 }
 

@@ -59,7 +59,7 @@ func parseTest(s string) (test, error) {
 
 // all is every table, in the order in which -list prints them.
 func all() []mutant {
-	return slices.Concat(journalMutants, writeMutants, recoveryMutants, stateMutants, folderMutants, diskMutants, shardMutants, groupMutants, burialMutants, protocolMutants, clientMutants)
+	return slices.Concat(journalMutants, writeMutants, recoveryMutants, stateMutants, folderMutants, diskMutants, shardMutants, groupMutants, queueMutants, burialMutants, protocolMutants, clientMutants)
 }
 
 // edits are all changes that take the rule out.
