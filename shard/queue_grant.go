@@ -62,6 +62,9 @@ func (g *grant) ReadDone(r *segment.Read) {
 		s.leaser.offer()
 	}
 	if g.leased.Records == 0 {
+		if int64(r.Next) <= g.span.Base {
+			q.pause() // nothing was found, and the next look would find the same
+		}
 		r.Release()
 		g.finish(g.reserved)
 		q.enqueue()

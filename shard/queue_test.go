@@ -1311,3 +1311,60 @@ func TestAllExpireAtOnce(t *testing.T) {
 		t.Errorf("counted %+v", got)
 	}
 }
+
+// Many messages that are delayed by a day take their window and few bytes of state; a restart in between delivers none early, and
+// none that was acknowledged.
+func TestManyDelayedByADay(t *testing.T) {
+	const count = 2_000
+	n := newNode(t, 1)
+	id := n.create("jobs", 1, "queue.window.max", fmt.Sprint(count), "retention.ms", "unlimited").Partitions[0].ID
+	produceN(n, id, 10, 500, 10)
+	w := n.worker(id, 1)
+	w.lease(0)
+	if got := len(w.credit(2 * count)); got != count {
+		t.Fatalf("%d records were leased", got)
+	}
+	nack := outcome(proto.SettlementNack, 1, 10, count)
+	nack.DelayMs = uint32((24 * time.Hour).Milliseconds())
+	w.settles(nack)
+	w.ack(1, 5, 10)
+	w.wantStands(0, count, 0, 5, count-10, 0)
+	w.ack(1, 1, 5)
+	for _, when := range []string{"an hour", "a second hour"} {
+		powerCut(n)
+		p := n.machines[0].partitions[id]
+		if state := p.cursors.table.AppendQueues(nil); len(state) > 200 {
+			t.Errorf("the state of a run of delays takes %d bytes", len(state))
+		}
+		w.lease(-1)
+		want := []delivered{{0, 2}}
+		if when != "an hour" {
+			want = []delivered{{0, 3}}
+		}
+		wantRecords(t, when, w.credit(5), want)
+		wantRecords(t, when, w.wait(time.Second), nil)
+		n.clock.advance(time.Hour)
+	}
+	w.settle()
+	w.fresh()
+	w.credit(2 * count)
+	got := w.wait(21*time.Hour + 50*time.Minute)
+	for _, d := range got {
+		if d.offset != 0 {
+			t.Fatalf("%v came early", d)
+		}
+	}
+	w.fresh()
+	got = w.wait(20 * time.Minute)
+	due := map[int64]bool{} // a lease lasts half a minute, so they come more than once in that time
+	for _, d := range got {
+		if d.offset >= 10 && d.offset < count {
+			due[d.offset] = true
+		} else if d.offset > 0 && d.offset < 10 {
+			t.Errorf("record %d was acknowledged, and comes again", d.offset)
+		}
+	}
+	if len(due) != count-10 {
+		t.Errorf("%d of %d came in time", len(due), count-10)
+	}
+}

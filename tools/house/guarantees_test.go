@@ -16,7 +16,7 @@ var heldBy = regexp.MustCompile("`((?:Test|Fuzz|Example)[A-Za-z0-9_]+)` in `([a-
 // guaranteeRows is how many rows each table of docs/operations/guarantees.md has.
 // They are counted here as well, so that a promise does not go away unseen together
 // with its test.
-var guaranteeRows = map[string]int{"D": 7, "S": 18, "P": 7, "N": 8, "C": 4, "Q": 9, "T": 2}
+var guaranteeRows = map[string]int{"D": 7, "S": 18, "P": 7, "N": 8, "C": 4, "Q": 12, "T": 2}
 
 func TestREADMEGuaranteesAreTested(t *testing.T) {
 	_, section, _ := strings.Cut(read(t, "README.md"), "\n## What is guaranteed\n")
