@@ -214,6 +214,8 @@ func TestExitCodes(t *testing.T) {
 		{"a rate below zero", small(b, "produce", "--rate", "-1"), exitUsage, "--rate"},
 		{"producers without the client", small(b, "produce", "--producers", "2"), exitUsage, "--sdk"},
 		{"a group without the client", small(b, "consume", "--group", "g"), exitUsage, "--sdk"},
+		{"a queue group and a stream group", []string{"consume", "--sdk", "--group", "g", "--queue", "q"}, exitUsage, "one of them"},
+		{"prefetch without a queue group", []string{"consume", "--sdk", "--group", "g", "--prefetch", "2"}, exitUsage, "--queue"},
 		{"connections with the client", []string{"produce", "--sdk", "--connections", "2"}, exitUsage, "--connections"},
 		{"no broker", small(nobody, "produce"), exitFailure, "no broker could be reached"},
 		{"a broker that refuses", small(broken, "produce"), exitFailure, "CORRUPT_BATCH"},

@@ -34,12 +34,18 @@ With --group the consumers are members of a stream group, which is set to the fi
 kept; it may have no other members. They commit each second, as the Go client does by itself.
 What a member gets a second time counts as duplicated.
 
+With --queue they are members of a queue group, set and checked in the same way, and each
+message is acknowledged on its own. Only what is acknowledged on disk counts, and messages
+may come in any order.
+
 The latency is that of one request, from FETCH to the end of its answer; with --sdk it is
-that of one call of Poll.`,
+that of one call of Poll, and with --queue the time from taking a message to its
+acknowledgement on disk.`,
 		Example: `  pulsebench consume --topic orders
   pulsebench consume --topic fresh --records 10000000 --partitions 16
   pulsebench consume --sdk --consumers 2
-  pulsebench consume --sdk --group billing --consumers 16`,
+  pulsebench consume --sdk --group billing --consumers 16
+  pulsebench consume --sdk --queue mails --consumers 32 --prefetch 256`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w.producers = 1
@@ -81,7 +87,9 @@ func (r *run) consume(ctx context.Context) (_ *report.Result, _ *hdrhistogram.Hi
 		return nil, nil, err
 	}
 	result := r.result("consume")
-	var account verdicts = ledger.NewSurvey()
+	survey := ledger.NewSurvey()
+	survey.Unordered = w.queue != ""
+	var account verdicts = survey
 	filled := between(r.from, to) == 0
 	if filled {
 		if to, err = r.fillTopic(ctx, result); err != nil {
@@ -111,7 +119,7 @@ func (r *run) consume(ctx context.Context) (_ *report.Result, _ *hdrhistogram.Hi
 	refusals(result, read)
 	batches(result, read)
 	if w.sdk {
-		result.Workload.Consumers, result.Workload.Group = w.consumers, w.group
+		result.Workload.Consumers, result.Workload.Group, result.Workload.Queue = w.consumers, w.group, w.queue
 	}
 	result.Requests = read.Requests
 	bytes := read.Bytes
@@ -127,6 +135,9 @@ func (r *run) consume(ctx context.Context) (_ *report.Result, _ *hdrhistogram.Hi
 	}
 	if w.sdk {
 		result.Workload.LatencyOf = "one call of Poll, from when it was due"
+	}
+	if w.queue != "" {
+		result.Workload.LatencyOf = "from taking a message to its acknowledgement on disk"
 	}
 	result.ForeignRecords = reading.Foreign()
 	if account == nil {
@@ -175,6 +186,9 @@ func (r *run) fillTopic(ctx context.Context, result *report.Result) ([]int64, er
 
 // openWhole connects what reads the topic up to an offset of each partition.
 func (r *run) openWhole(ctx context.Context, to []int64, account load.Account) (reading, error) {
+	if r.queue != "" {
+		return r.openQueue(ctx, to, account, false)
+	}
 	if r.sdk {
 		return sdk.OpenConsumers(ctx, sdk.ConsumersSpec{
 			Brokers: r.brokers, Version: core.Version, Topic: r.topic.Name, Group: r.group, Consumers: r.consumers, Reuse: r.reuse, From: r.from, Rate: r.rate, Records: between(r.from, to),
@@ -184,6 +198,18 @@ func (r *run) openWhole(ctx context.Context, to []int64, account load.Account) (
 	spec := r.readingSpec()
 	spec.To, spec.Account, spec.Rate = to, account, r.rate
 	return load.OpenReading(ctx, spec)
+}
+
+// openQueue has the members of a queue group join; without an end they go on until they are stopped.
+func (r *run) openQueue(ctx context.Context, to []int64, account load.Account, endToEnd bool) (reading, error) {
+	spec := sdk.QueueSpec{
+		Brokers: r.brokers, Version: core.Version, Topic: r.topic.Name, Queue: r.queue, Members: r.consumers, Prefetch: r.prefetch, From: r.from, To: to,
+		Account: account, EndToEnd: endToEnd, Clock: r.clock,
+	}
+	if endToEnd {
+		spec.Filler = r.filler()
+	}
+	return sdk.OpenQueue(ctx, spec)
 }
 
 // runFor reads for a time, or to the end when it is 0.

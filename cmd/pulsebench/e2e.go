@@ -23,10 +23,12 @@ be sent until it was read; each carries that time. What was read is verified as 
 
 Raw, as many connections read as send, and each partition has a request waiting at the
 broker. With --group the consumers are members of a stream group, which is set to where the
-topic ends when the run begins; it may have no other members.`,
+topic ends when the run begins; it may have no other members. With --queue they are those of
+a queue group: each message is acknowledged on its own, and may come in any order.`,
 		Example: `  pulsebench e2e --rate 100000 --batch-records 10 --partitions 8 --duration 1m
   pulsebench e2e --sdk --producers 1 --consumers 1 --rate 10000
-  pulsebench e2e --sdk --group billing --consumers 4 --rate 10000`,
+  pulsebench e2e --sdk --group billing --consumers 4 --rate 10000
+  pulsebench e2e --sdk --queue mails --consumers 4 --prefetch 64 --rate 10000`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := w.validate(cmd); err != nil {
@@ -66,7 +68,7 @@ func (w *workload) endToEnd(ctx context.Context, s *session) error {
 	refusals(result, read)
 	batches(result, read)
 	if w.sdk {
-		result.Workload.Consumers, result.Workload.Group = w.consumers, w.group
+		result.Workload.Consumers, result.Workload.Group, result.Workload.Queue = w.consumers, w.group, w.queue
 	}
 	result.SetRates(read.Records.Load(), read.Records.Load()*int64(w.recordBytes), took(read, sending.Start()))
 	result.CPUSeconds, result.BrokerCPUSeconds = r.busy.Seconds(), r.serverBusy.Seconds()
@@ -85,6 +87,9 @@ func (w *workload) endToEnd(ctx context.Context, s *session) error {
 
 // openFollowing connects what reads the log as it grows.
 func (r *run) openFollowing(ctx context.Context) (reading, error) {
+	if r.queue != "" {
+		return r.openQueue(ctx, nil, r.ledger, true)
+	}
 	if r.sdk {
 		return sdk.OpenConsumers(ctx, sdk.ConsumersSpec{
 			Brokers: r.brokers, Version: core.Version, Topic: r.topic.Name, Group: r.group, Consumers: r.consumers, Reuse: r.reuse, From: r.from, Follow: true,

@@ -44,3 +44,24 @@ func TestMembersOfAGroupReadEverythingOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestMembersOfAQueueGroupAcknowledgeEverythingOnce(t *testing.T) {
+	broker := startBroker(t)
+	shared := []string{"--sdk", "--brokers", broker.Address, "--topic", "t", "--partitions", "3", "--record-size", "64", "--queue", "q", "--json", "-"}
+	for _, c := range []struct {
+		args []string
+		want int64
+	}{
+		{[]string{"consume", "--consumers", "4", "--prefetch", "16", "--records", "1000"}, 1000},
+		{[]string{"consume", "--consumers", "2", "--prefetch", "100"}, 1000}, // from the start again
+		{[]string{"e2e", "--consumers", "2", "--records", "300"}, 300},
+	} {
+		code, stdout, stderr := call(t, append(c.args, shared...)...)
+		if code != exitOK {
+			t.Fatalf("%v: exit code %d: %s", c.args, code, stderr)
+		}
+		if o := resultOf(t, stdout); o.Records != c.want || o.Latency == nil || !strings.Contains(stderr, "members of queue group q") {
+			t.Errorf("%v: %+v, want %d records\n%s", c.args, o, c.want, stderr)
+		}
+	}
+}

@@ -71,7 +71,7 @@ func (w *workload) open(ctx context.Context, s *session) (*run, error) {
 			return nil, err
 		}
 	}
-	r.ledger = ledger.New(ledger.Shape{Run: w.run, Producers: w.senders(), Partitions: uint32(len(r.topic.Partitions)), RecordsPerMark: perMark})
+	r.ledger = ledger.New(ledger.Shape{Run: w.run, Producers: w.senders(), Partitions: uint32(len(r.topic.Partitions)), RecordsPerMark: perMark, Unordered: w.queue != ""})
 	return r, nil
 }
 

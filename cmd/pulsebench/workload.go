@@ -33,6 +33,9 @@ const (
 	recordBytesMax = 64 << 20
 	batchMax       = 1 << 20
 	fetchBytesMax  = 1 << 30
+
+	// prefetchMax is what the Go client allows.
+	prefetchMax = 100_000
 )
 
 // workload is what the flags say.
@@ -60,6 +63,8 @@ type workload struct {
 	producers    int
 	consumers    int
 	group        string
+	queue        string
+	prefetch     int
 	reuse        bool
 	fetchSize    string
 
@@ -118,6 +123,8 @@ func (w *workload) addReading(cmd *cobra.Command) {
 	}
 	flags.IntVar(&w.consumers, "consumers", 1, "consumers, with --sdk, that share the partitions; each has a client of its own")
 	flags.StringVar(&w.group, "group", "", "`name` of a stream group whose members the consumers are, with --sdk")
+	flags.StringVar(&w.queue, "queue", "", "`name` of a queue group whose members the consumers are, with --sdk")
+	flags.IntVar(&w.prefetch, "prefetch", 0, "messages that are leased to a member of --queue at a time (default: the client's)")
 	flags.BoolVar(&w.reuse, "reuse", false, "use the memory of records again with the next call of Poll, with --sdk")
 	flags.StringVar(&w.fetchSize, "fetch-size", "4MiB", "`size` that one request asks for")
 }
@@ -224,11 +231,21 @@ func (w *workload) validateClient() (faults []error) {
 		refuse("producers", "is for --sdk: raw load has --connections")
 		refuse("consumers", "is for --sdk: raw load has --connections")
 		refuse("reuse", "is for --sdk: raw load keeps no records")
+		refuse("queue", "is for --sdk: members of a group are consumers of the Go client")
 		refuse("group", "is for --sdk: members of a group are consumers of the Go client")
 		return faults
 	}
 	refuse("fetch-size", "is for raw load: the Go client has its own")
 	refuse("connections", "is for raw load: with --sdk it is --producers and --consumers")
+	if w.queue == "" {
+		refuse("prefetch", "is for --queue")
+	} else {
+		if w.prefetch < 0 || w.prefetch > prefetchMax {
+			faults = append(faults, fmt.Errorf("--prefetch %d: up to %d is allowed", w.prefetch, prefetchMax))
+		}
+		refuse("group", "is a stream group and --queue a queue group: give one of them")
+		refuse("reuse", "is for consumers that read in order: a message of --queue is good until it is settled")
+	}
 	if w.acks == proto.AcksNone {
 		faults = append(faults, errors.New("--acks none is for raw load: the Go client always waits for acknowledgements"))
 	}

@@ -25,13 +25,14 @@ type Shape struct {
 	Producers      int
 	Partitions     uint32
 	RecordsPerMark int
+	Unordered      bool // what was sent may be found in any order
 }
 
 // New opens the account of a run.
 func New(shape Shape) *Ledger {
 	l := &Ledger{run: shape.Run, records: uint64(shape.RecordsPerMark), partitions: shape.Partitions}
 	for range shape.Producers {
-		l.streams = append(l.streams, &Stream{next: make([]uint64, shape.Partitions)})
+		l.streams = append(l.streams, &Stream{next: make([]uint64, shape.Partitions), unordered: shape.Unordered})
 	}
 	return l
 }

@@ -17,6 +17,8 @@ type Stream struct {
 	seen  bits
 	next  []uint64 // by partition: one more than the highest counter found there
 
+	unordered bool // marks may be found in any order
+
 	sent       uint64 // counters given out
 	ackedCount uint64
 	seenCount  uint64 // different marks found
@@ -97,7 +99,9 @@ func (s *Stream) find(counter uint64, at Place) {
 		s.missing--
 	}
 	if counter < s.next[at.Partition] {
-		s.reordered++
+		if !s.unordered {
+			s.reordered++
+		}
 	} else {
 		s.next[at.Partition] = counter + 1
 	}

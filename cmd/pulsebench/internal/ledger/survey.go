@@ -13,6 +13,8 @@ const surveyCounterMax = 1 << 34
 // Survey is an account of a log that nobody knows the contents of: it can tell what is there twice or out of order, and
 // which offsets are missing, but not what else should be there.
 type Survey struct {
+	Unordered bool // what was sent may be found in any order
+
 	mu      sync.Mutex
 	streams map[surveyKey]*surveyStream
 
@@ -51,10 +53,10 @@ func (v *Survey) Find(mark payload.Mark, at Place) bool {
 		v.duplicated += uint64(mark.Records)
 		return true
 	}
-	if mark.Counter < s.next[at.Partition] {
+	if mark.Counter < s.next[at.Partition] && !v.Unordered {
 		v.reordered += uint64(mark.Records)
 	} else {
-		s.next[at.Partition] = mark.Counter + 1
+		s.next[at.Partition] = max(s.next[at.Partition], mark.Counter+1)
 	}
 	return true
 }

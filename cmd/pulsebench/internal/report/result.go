@@ -26,6 +26,7 @@ type Workload struct {
 	Producers    int     `json:"producers,omitempty"` // sdk
 	Consumers    int     `json:"consumers,omitempty"` // sdk
 	Group        string  `json:"group,omitempty"`     // whose members the consumers are
+	Queue        string  `json:"queue,omitempty"`     // a queue group, instead
 	Rate         float64 `json:"rate"`                // records per second asked for; 0 flat out
 	LatencyOf    string  `json:"latency_of"`          // what latency_ms measures
 }

@@ -100,6 +100,8 @@ func (r *Result) client() string {
 			what := "consumers"
 			if load.Group != "" {
 				what = "members of group " + load.Group
+			} else if load.Queue != "" {
+				what = "members of queue group " + load.Queue
 			}
 			who = append(who, fmt.Sprintf("%d %s", load.Consumers, what))
 		}

@@ -89,7 +89,7 @@ func OpenConsumers(ctx context.Context, spec ConsumersSpec) (_ *Consumers, err e
 		if spec.Group == "" {
 			err = c.assign(ctx, one, i)
 		} else if i == 0 {
-			err = c.seek(ctx, client)
+			err = seek(ctx, client, spec.Group, spec.Topic, spec.From)
 		}
 		if err != nil {
 			return nil, err
@@ -133,15 +133,6 @@ func (c *Consumers) assign(ctx context.Context, one *consumer, i int) error {
 	return nil
 }
 
-// seek sets the group to where reading begins.
-func (c *Consumers) seek(ctx context.Context, client *pulsemq.Client) error {
-	offsets := make(map[uint32]int64)
-	for p, offset := range c.spec.From {
-		offsets[uint32(p)] = offset
-	}
-	return client.Admin().SeekGroup(ctx, c.spec.Group, c.spec.Topic, offsets, false)
-}
-
 // join makes a consumer a member.
 func (c *Consumers) join(one *consumer) error {
 	member, err := one.client.NewGroupConsumer(c.spec.Group, pulsemq.GroupTopics(c.spec.Topic), pulsemq.GroupClientName("pulsebench"),
@@ -172,7 +163,7 @@ func (c *Consumers) Run(ctx context.Context) error {
 		})
 	}
 	if c.spec.Group != "" && !c.spec.Follow {
-		running.Go(func() { c.watch(ctx, cancel) })
+		running.Go(func() { watchStall(ctx, cancel, &c.read, fmt.Sprintf("group %q", c.spec.Group), c.spec.Records) })
 	}
 	running.Wait()
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, load.ErrEnough) {
@@ -183,31 +174,6 @@ func (c *Consumers) Run(ctx context.Context) error {
 
 // enough reports whether as much as was asked for has been read.
 func (c *Consumers) enough() bool { return c.spec.Records > 0 && c.read.Load() >= c.spec.Records }
-
-const (
-	// stallWait is how long a group may read nothing: members wait for what is not there, as they would for what is to come.
-	stallWait  = 30 * time.Second
-	stallCheck = 100 * time.Millisecond
-)
-
-// watch ends a run whose group has read nothing for too long.
-func (c *Consumers) watch(ctx context.Context, cancel context.CancelCauseFunc) {
-	ticker := time.NewTicker(stallCheck)
-	defer ticker.Stop()
-	for read, since := int64(-1), time.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if n := c.read.Load(); n != read {
-			read, since = n, time.Now()
-		} else if time.Since(since) > stallWait {
-			cancel(fmt.Errorf("group %q has read %d of %d records, and none for %v", c.spec.Group, read, c.spec.Records, stallWait))
-			return
-		}
-	}
-}
 
 func (c *Consumers) poll(ctx context.Context, one *consumer) error {
 	allowance := load.NewAllowance(c.spec.Clock(), c.spec.Rate/float64(len(c.consumers)))
@@ -323,9 +289,6 @@ func (c *Consumers) Foreign() (n int64) {
 	}
 	return n
 }
-
-// closeWait is how long members may take to leave their group.
-const closeWait = 10 * time.Second
 
 // Close closes the consumers, members side by side as they would leave a machine that is shut down, and their clients.
 func (c *Consumers) Close() {
