@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/spf13/cobra"
 
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/host"
@@ -155,6 +156,9 @@ func (b *bench) workload(args []string) (*workload, error) {
 		w.addSending(cmd)
 	case "consume":
 		w.addReading(cmd)
+	case "e2e":
+		w.addSending(cmd)
+		w.addReading(cmd)
 	default:
 		return nil, fmt.Errorf("%q is no command of a side", args[0])
 	}
@@ -180,10 +184,7 @@ func (b *bench) measure(ctx context.Context, s side) (*report.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	measure := r.produce
-	if args[0] == "consume" {
-		measure = r.consume
-	}
+	measure := map[string]func(context.Context) (*report.Result, *hdrhistogram.Histogram, error){"produce": r.produce, "consume": r.consume, "e2e": r.endToEnd}[args[0]]
 	result, _, err := measure(ctx)
 	if err == nil && !s.blind {
 		b.seen = &result.Environment.Broker

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/spf13/cobra"
 
 	"github.com/pulsemq/pulsemq/cmd/pulsebench/internal/load"
@@ -49,18 +50,28 @@ func (w *workload) endToEnd(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	sending, err := r.openSending(ctx)
+	result, latency, err := r.endToEnd(ctx)
 	if err != nil {
 		return err
+	}
+	return r.finish(result, latency)
+}
+
+// endToEnd sends and reads at once, and judges.
+func (r *run) endToEnd(ctx context.Context) (*report.Result, *hdrhistogram.Histogram, error) {
+	w := r.workload
+	sending, err := r.openSending(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
 	defer sending.Close()
 	reading, err := r.openFollowing(ctx)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	defer reading.Close()
 	if err := r.watch("end to end", reading.Tallies(), func() error { return load.EndToEnd(ctx, sending, reading, r.ledger) }); err != nil {
-		return fmt.Errorf("%d records were acknowledged: %w", r.ledger.Acked(), err)
+		return nil, nil, fmt.Errorf("%d records were acknowledged: %w", r.ledger.Acked(), err)
 	}
 	sent, read := load.Merge(sending.Tallies()), reading.Tally()
 	result := r.result("e2e")
@@ -82,7 +93,7 @@ func (w *workload) endToEnd(ctx context.Context, s *session) error {
 	}
 	result.ForeignRecords = reading.Foreign()
 	result.Verified, result.Damages = r.ledger.Verdict(), r.ledger.Damages()
-	return r.finish(result, read.EndToEnd)
+	return result, read.EndToEnd, nil
 }
 
 // openFollowing connects what reads the log as it grows.

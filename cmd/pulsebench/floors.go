@@ -19,6 +19,7 @@ const (
 	figureProcessor = "broker's processors"
 	figureStolen    = "processors that the host took away" // over the whole row, not a figure of the broker
 	figureMembers   = "broker and members"
+	figureQueue     = "end to end"
 	figureSettled   = "until the group has settled"
 	figurePause     = "latest record of a partition that stays"
 	figureLeft      = "heap above what it was before"
@@ -50,6 +51,7 @@ var floors = []floor{
 	{"group-change", figureSettled, report.UnitSeconds, report.AtMost(2)},
 	{"group-change", figurePause, report.UnitMillis, report.AtMost(100)},
 	{"group-lives", figureLeft, report.UnitMemory, report.AtMost(4)}, // the heap of a broker at rest differs by as much
+	{"queue", figureQueue, report.UnitRecords, report.AtLeast(100e3)},
 	{"open-loop", figureP99, report.UnitMillis, report.AtMost(5)},
 	{"open-loop", figureP999, report.UnitMillis, report.AtMost(15)},
 	{"objects", figureSingles, report.UnitObjects, report.AtMost(0.01)},

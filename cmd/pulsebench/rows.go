@@ -43,6 +43,7 @@ func tableRows() []tableRow {
 		{name: "group", workload: "stream group of the Go SDK, 16 members, 128 partitions, 256 B, commits every second", measure: measureGroup},
 		{name: "group-change", workload: "stream group, one of many members joins or leaves", measure: measureRebalance, alone: true},
 		{name: "group-lives", workload: "stream groups that live and are deleted", measure: measureLives, alone: true},
+		{name: "queue", workload: "queue group of the Go SDK, 32 members, 16 partitions, 256 B, each message acknowledged on its own, `sync`", measure: measureQueue},
 		{name: "open-loop", workload: "open loop at half of the knee, `sync`, 1 kB", measure: measureOpenLoop},
 		{name: "objects", workload: "heap objects per produce and fetch request in the broker under load", measure: measureObjects},
 		{name: "idle", workload: "idle broker", measure: measureIdle, alone: true},

@@ -98,7 +98,7 @@ Rows: ` + strings.Join(rowNames(), ", ") + `.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&t.rows, "rows", nil, "`names` of rows, separated by commas (default: all)")
 	flags.StringVar(&t.out, "out", "", "`folder` for the page, its JSON and its pictures; created when it is missing")
-	flags.StringVar(&t.fetchSize, "fetch-size", fetchSizeDefault, "`size` of the log that fetch-cold, fetch-sdk, group and objects read")
+	flags.StringVar(&t.fetchSize, "fetch-size", fetchSizeDefault, "`size` of the log that fetch-cold, fetch-sdk, group and objects read, and queue a sixteenth of")
 	flags.StringVar(&t.tailSize, "tail-size", tailSizeDefault, "`size` of what fetch-tail reads again and again; it has to fit into the broker's tail cache")
 	flags.StringVar(&t.restartSize, "restart-size", restartSizeDefault, "`size` of the data that restart starts with")
 	flags.IntVar(&t.restartPartitions, "restart-partitions", restartPartitions, "partitions that restart starts with")

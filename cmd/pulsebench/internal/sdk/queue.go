@@ -136,7 +136,7 @@ func (q *Queue) Run(ctx context.Context) error {
 	for _, m := range q.members {
 		running.Go(func() {
 			defer close(m.acks)
-			if err := q.poll(ctx, m); err != nil && ctx.Err() == nil {
+			if err := q.poll(ctx, m); ctx.Err() == nil {
 				cancel(err)
 			}
 		})
@@ -159,7 +159,7 @@ func (q *Queue) Run(ctx context.Context) error {
 	return nil
 }
 
-// poll takes one message after the other, and acknowledges it.
+// poll takes one message after the other, and acknowledges it. It returns why it could not go on.
 func (q *Queue) poll(ctx context.Context, m *queueMember) error {
 	for {
 		message, err := m.queue.Poll(ctx)
