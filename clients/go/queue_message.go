@@ -20,6 +20,7 @@ type QueueMessage struct {
 	consumer *QueueConsumer
 	lease    *leasing
 	extendAt time.Time // when its lease is extended next
+	extended bool      // an extension was put on the list
 	begun    time.Time // when it was handed out; zero while it waits here
 	settled  bool      // an outcome was given
 	final    Settling  // that outcome

@@ -37,8 +37,13 @@ func (l *leasing) settle(tp proto.TopicPartition, s *Settling) {
 		t = &settler{leasing: l, place: tp}
 		l.settlers[tp] = t
 	}
-	if m := s.message; m != nil && s == &m.final {
-		t.outdo(m)
+	if m := s.message; m != nil {
+		switch {
+		case s.outcome == proto.SettlementExtend:
+			m.extended = true
+		case m.extended: // looked for only where there can be one: many outcomes may wait
+			t.outdo(m)
+		}
 	}
 	t.waiting = append(t.waiting, s)
 	t.send()

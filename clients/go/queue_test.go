@@ -263,6 +263,43 @@ func TestQueueExtends(t *testing.T) {
 	}
 }
 
+// An extension that has not left yet is not sent any more once its message has an outcome.
+func TestQueueOutcomeOutdoesExtension(t *testing.T) {
+	c := fake(t, 1)
+	client := connect(t, c)
+	queued(t, c, client, "jobs", 1, 2)
+	q := queueConsumer(t, client, QueuePrefetch(2))
+	var messages []*QueueMessage
+	for range 2 {
+		m, err := q.Poll(within(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages = append(messages, m)
+	}
+	held := make(chan struct{})
+	c.SetFault(func(request proto.Message) fakebroker.Fault {
+		if _, ok := request.(*proto.SettleRequest); ok {
+			<-held
+		}
+		return fakebroker.Fault{}
+	})
+	sent, waits := messages[0].Extend(0), messages[1].Extend(0)
+	ack := messages[1].Ack()
+	if err := waits.Wait(within(t)); err != nil { // while nothing is answered
+		t.Error(err)
+	}
+	close(held)
+	for _, s := range []*Settling{sent, ack} {
+		if err := s.Wait(within(t)); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := c.Settled(proto.SettlementExtend); n != 1 {
+		t.Errorf("%d extensions have come, want 1", n)
+	}
+}
+
 // Who loses a lease is told, in each way that there is; the message goes to somebody else.
 func TestQueueLeaseLost(t *testing.T) {
 	c := fake(t, 1)

@@ -75,6 +75,14 @@ var clientMutants = []mutant{
 		Tests: []string{"clients/go.TestMemoryThatIsUsedAgainHoldsUntilTheNextPoll"},
 	},
 	{
+		Name:  "outcome-outdoes-extension",
+		Rule:  "An extension that has not left is not sent any more once its message has an outcome.",
+		File:  "clients/go/queue_settle.go",
+		Find:  "			t.outdo(m)\n",
+		Put:   "",
+		Tests: []string{"clients/go.TestQueueOutcomeOutdoesExtension"},
+	},
+	{
 		Name:  "stale-after-seek",
 		Rule:  "Nothing that was read ahead is returned after Seek.",
 		File:  "clients/go/part.go",
