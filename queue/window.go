@@ -102,6 +102,17 @@ func (w *Window) Ready() int { return w.readyCount }
 // Leased is how many are with members, or on their way to them or from them.
 func (w *Window) Leased() int { return w.byMark[claimed] + w.byMark[leased] + w.byMark[settling] }
 
+// Holders are those that have records leased.
+func (w *Window) Holders() map[uint32]struct{} {
+	holders := make(map[uint32]struct{})
+	for o := w.low; o < w.high; o++ {
+		if r := w.at(o); r.mark == leased || r.mark == settling {
+			holders[r.tag] = struct{}{}
+		}
+	}
+	return holders
+}
+
 // Delayed is how many wait for their time.
 func (w *Window) Delayed() int { return w.waiting }
 
@@ -299,6 +310,7 @@ func (w *Window) pass(next int64) {
 	}
 	w.advance()
 	w.low, w.high, w.first = next, next, next
+	w.dying = core.Queue[int64]{} // after a Reset the same offsets may die again
 }
 
 // Truncate forgets records that the log has lost. Nothing durable is known of them.

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -238,4 +239,25 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Records that die again after the group was set back have new numbers, and come in the order of those: their old places
+// in the queue are no more.
+func TestDyingAgainAfterReset(t *testing.T) {
+	w := New(0, 1)
+	deliver(w, Wish{Records: 3, End: 3, WindowMax: 10}, 1)
+	w.Apply(&Op{Kind: Die, Base: 0, Next: 3, Reason: Nacked}, 0)
+	w.Reset(0)
+	deliver(w, Wish{Records: 3, End: 3, WindowMax: 10}, 2)
+	for _, o := range []int64{2, 0, 1} {
+		w.Apply(&Op{Kind: Die, Base: o, Next: o + 1, Reason: Nacked}, 0)
+	}
+	var got []Burial
+	for _, b := range w.AppendDying(nil, 0, 10) {
+		got = append(got, Burial{Offset: b.Offset, Number: b.Number})
+	}
+	if want := []Burial{{Offset: 2, Number: 3}, {Offset: 0, Number: 4}, {Offset: 1, Number: 5}}; !slices.Equal(got, want) {
+		t.Fatalf("dying are %v, want %v", got, want)
+	}
+	w.check(t)
 }
