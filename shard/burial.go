@@ -174,8 +174,7 @@ func (b *burial) begin() {
 		b.keep()
 		return
 	case b.trimmed(&b.records[0]):
-		b.lay(1, []queue.Op{{Kind: queue.Settle, Base: b.records[0].Offset, Next: b.records[0].Offset + 1}})
-		b.stir()
+		b.pass()
 		return
 	}
 	if !m.readable(core.AnswerChunkBytesMax) {
@@ -213,6 +212,16 @@ func (b *burial) from() core.Offset {
 		low, high = min(low, r.Offset), max(high, r.Offset)
 	}
 	return max(core.Offset(low), b.partition.log.StartOffset())
+}
+
+// pass ends the first records, which the log does not hold any more.
+func (b *burial) pass() {
+	var ops []queue.Op
+	for i := 0; i < len(b.records) && b.trimmed(&b.records[i]); i++ {
+		ops = append(ops, queue.Op{Kind: queue.Settle, Base: b.records[i].Offset, Next: b.records[i].Offset + 1})
+	}
+	b.lay(len(ops), ops)
+	b.stir()
 }
 
 // keep ends records that have no dead-letter topic to go to.

@@ -611,3 +611,38 @@ func TestLargestRecordsDie(t *testing.T) {
 		}
 	}
 }
+
+// Records that die and are gone from the log are ended many at a time: retention may take a whole window.
+func TestTrimmedBurialsGoTogether(t *testing.T) {
+	n := newNode(t, 1)
+	n.create("dead", 1)
+	id := n.create("t", 1).Partitions[0].ID
+	n.admin(&proto.AlterTopicRequest{Name: "t", Set: []proto.TopicConfig{{Key: "dead.letter.topic", Value: "dead"}}})
+	produceN(n, id, 10, 100, 10)
+	if a := n.one(mail.Request{Kind: mail.RequestTrim, Partition: id, LeaderEpoch: -1, Offset: 1000}); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	d := n.mourn(id, queue.New(0, 1))
+	asked := 0
+	d.b.window = &askedMourner{d, &asked}
+	d.w.Apply(&queue.Op{Kind: queue.Die, Base: 0, Next: 1000, Reason: queue.Nacked}, 0)
+	d.b.stir()
+	n.settle()
+	if d.laidOps != 1000 && len(d.ops) != 1 || asked > 1000/burialRecordsMax+2 {
+		t.Errorf("%d outcomes, asked %d times", d.laidOps, asked)
+	}
+	d.apply()
+	if d.w.Low() != 1000 {
+		t.Errorf("low %d", d.w.Low())
+	}
+}
+
+type askedMourner struct {
+	*mourner
+	asked *int
+}
+
+func (a *askedMourner) dying(list []queue.Burial, number uint64, most int) []queue.Burial {
+	*a.asked++
+	return a.mourner.dying(list, number, most)
+}

@@ -27,6 +27,22 @@ var burialMutants = []mutant{
 		Tests: []string{"shard.TestBurialAgain"},
 	},
 	{
+		Name:  "burial-after-a-seek",
+		Rule:  "Records that die again after their group was set back are buried in the order of their new numbers.",
+		File:  "queue/window.go",
+		Find:  "	w.dying = core.Queue[int64]{} // after a Reset the same offsets may die again\n",
+		Put:   "",
+		Tests: []string{"queue.TestDyingAgainAfterReset"},
+	},
+	{
+		Name:  "burials-of-what-is-gone",
+		Rule:  "Dying records that the log does not hold any more are ended together.",
+		File:  "shard/burial.go",
+		Find:  "	for i := 0; i < len(b.records) && b.trimmed(&b.records[i]); i++ {\n",
+		Put:   "	for i := 0; i < 1 && b.trimmed(&b.records[i]); i++ {\n",
+		Tests: []string{"shard.TestTrimmedBurialsGoTogether"},
+	},
+	{
 		Name:  "burials-at-once",
 		Rule:  "A shard has a bounded number of burials under way.",
 		File:  "shard/burial.go",
