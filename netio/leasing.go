@@ -60,6 +60,13 @@ func (s *Session) leasing(serial uint64) *leasing {
 
 // find looks a partition up by its topic, which may have been deleted meanwhile.
 func (l *leasing) find(topic core.TopicID, number uint32) (core.PartitionID, *leased) {
+	if t := l.session.reactor.view.TopicByID(topic); t != nil {
+		if uint64(number) < uint64(len(t.Partitions)) {
+			id := t.Partitions[number].ID
+			return id, l.partitions[id]
+		}
+		return 0, nil
+	}
 	for id, at := range l.partitions {
 		if at.topic == topic && at.number == number {
 			return id, at
