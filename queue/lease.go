@@ -1,5 +1,11 @@
 package queue
 
+import (
+	"time"
+
+	"github.com/pulsemq/pulsemq/core"
+)
+
 // Take marks the next run of records in [from, next) that the holder has leased in that attempt: what becomes of them is
 // on its way. base is next when there is none.
 func (w *Window) Take(holder uint32, attempts uint16, from, next int64) (base, end int64) {
@@ -94,7 +100,7 @@ func (w *Window) over(o int64, r *record, attemptsMax uint16, spent []Range) []R
 }
 
 // delayMax is the longest delay that can be asked for, milliseconds. What waits longer has seen the clock go back.
-const delayMax = 1 << 32
+const delayMax = int64(core.QueueBackoffMax / time.Millisecond)
 
 // Expire ends the leases and the delays that are over; now is nanoseconds of the monotonic clock, wall milliseconds. Records
 // whose attempts are used up are marked and appended to spent. It returns how many leases were over.
