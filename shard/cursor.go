@@ -43,7 +43,7 @@ type cursors struct {
 	queuesPeak  int
 	queueList   []*queueGroup // the same
 	queuesDirty []*queueGroup // with ops for the turn's frame
-	settles     int           // SETTLEs that wait
+	settles     int           // ranges of SETTLEs that wait
 	queueFrames int           // of those waiting, with entries of queue groups
 }
 

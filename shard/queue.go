@@ -22,12 +22,16 @@ const (
 	// being read, wait for their frame or have not left for the socket.
 	grantsPerLeaserMax = 16
 
-	// settlesPerPartitionMax bounds the SETTLEs of one partition that wait for the disk.
-	settlesPerPartitionMax = 16 << 10
+	// settleRangesWaitMax bounds the outcomes of one partition that wait for the disk, in ranges.
+	settleRangesWaitMax = 64 << 10
 
 	// queueLookEvery is how often a window is looked through at most for leases and delays that
 	// are over.
 	queueLookEvery = 10 * time.Millisecond
+
+	// leftSpare is how many shares that have ended are kept without a look at whether they still
+	// have leases.
+	leftSpare = 16
 
 	// queuePause is how long a group waits when a read could not begin.
 	queuePause = 20 * time.Millisecond
@@ -64,6 +68,8 @@ type queueGroup struct {
 	burial  *burial       // nil while nothing was dying
 	counts  QueueCounts
 	place   int // in cursors.queueList
+
+	leftLook int // as many of left make forgetLeft look at the window
 }
 
 // queueFor is a group's part of the partition; it is made when there is none.
@@ -197,14 +203,14 @@ func (q *queueGroup) deliver() *core.Queue[*queueGroup] {
 			continue
 		case !l.able():
 			q.takers.Pop()
-			s.waiting = false
+			s.rest()
 			l.tellMore()
 			continue
 		case p.exhausted():
 			return &m.leasable
 		case !m.readableFor(l.peer, queueGrantBytes):
 			q.takers.Pop()
-			s.waiting = false
+			s.rest()
 			l.parch()
 			continue
 		case !m.readable(queueGrantBytes):

@@ -184,6 +184,7 @@ func (q *queueGroup) revert(ops []queue.Op, settles []*settlement, grants []*gra
 		s.lost(err)
 	}
 	q.arm()
+	q.enqueue()
 }
 
 func (q *queueGroup) done(t *queueTurn) {
@@ -235,6 +236,7 @@ func (p *partition) queueChanged(e *cursor.Entry) {
 		q.endBurial()
 		q.void()
 		q.endShares(proto.CodeUnknownGroup.Errorf("group %s was deleted, or forgotten after it had not settled anything for long", core.Quote(q.name)))
+		q.forgetAll()
 	default:
 		q.endBurial()
 		q.void()
@@ -281,5 +283,6 @@ func (p *partition) endQueues(err *proto.Error) {
 		p.machine.wheel.disarm(&q.timer)
 		q.endBurial()
 		q.endShares(err)
+		q.forgetAll()
 	}
 }

@@ -60,6 +60,7 @@ func (g *grant) ReadDone(r *segment.Read) {
 		q.window.Unclaim(g.span.Tag, int64(r.Next), g.span.Next)
 		s.leaser.credit += int64(back)
 		s.leaser.offer()
+		q.enqueue()
 	}
 	if g.leased.Records == 0 {
 		if int64(r.Next) <= g.span.Base {

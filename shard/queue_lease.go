@@ -13,8 +13,8 @@ import (
 
 // leaser is this shard's part of one lease subscription.
 //
-// Invariants: while it is able each of its shares that has begun waits in its group's takers; inFlight counts
-// deliveries from their claim until they have left for the socket.
+// Invariants: each of its shares that has begun waits in its group's takers, or is in resting; the latter are none while
+// it is able; inFlight counts deliveries from their claim until they have left for the socket.
 type leaser struct {
 	machine *Machine
 	peer    *peer
@@ -25,6 +25,7 @@ type leaser struct {
 	credit   int64 // records lent by the reactor and not claimed
 	shares   []*leaseShare
 	left     []*leaseShare // that have ended, and may have leases out
+	resting  []*leaseShare // that do not wait for records, because it is not able; some may have ended
 	inFlight int
 	parched  bool // in peer.parched
 	told     bool // that there are records and no credit
@@ -87,8 +88,12 @@ func (m *Machine) lease(r *mail.Request) {
 	if err == nil {
 		l, err = m.leaser(r)
 	}
-	if err == nil && l.find(p) != nil {
-		err = proto.CodeInvalidRequest.Errorf("partition %d of topic %s is in the subscription already", p.number, p.topic.Name)
+	if err == nil {
+		if s := l.find(p); s != nil && s.begun {
+			err = proto.CodeInvalidRequest.Errorf("partition %d of topic %s is in the subscription already", p.number, p.topic.Name)
+		} else if s != nil { // the client was told that it took too long, and tries again
+			s.end(false)
+		}
 	}
 	if err != nil {
 		m.refuseRequest(r, err)
@@ -280,14 +285,26 @@ func (l *leaser) parch() {
 	l.peer.parched.Push(l)
 }
 
-// offer lets all shares wait for records again.
+// offer lets the shares that rest wait for records again.
 func (l *leaser) offer() {
 	if !l.able() {
 		return
 	}
-	for _, s := range l.shares {
+	for _, s := range l.resting {
 		s.offer()
 	}
+	clear(l.resting)
+	l.resting = l.resting[:0]
+}
+
+// rest has the share wait no more, until its subscription is able.
+func (s *leaseShare) rest() {
+	l := s.leaser
+	s.waiting = false
+	if len(l.resting) > 2*len(l.shares)+readySpare {
+		l.resting = slices.DeleteFunc(l.resting, func(other *leaseShare) bool { return other.ended })
+	}
+	l.resting = append(l.resting, s)
 }
 
 func (s *leaseShare) offer() {
@@ -341,8 +358,9 @@ func (s *leaseShare) end(back bool) {
 	switch {
 	case back:
 		s.giveBack()
-	case s.until > q.machine().now:
+	case s.until > q.machine().now && q.window != nil:
 		q.left, l.left = append(q.left, s), append(l.left, s)
+		q.forgetLeft()
 	default:
 		s.forget()
 	}
@@ -384,12 +402,30 @@ func (s *leaseShare) forget() {
 	}
 }
 
-// forgetLeft lets go of shares that have ended and whose leases are over.
+// forgetLeft lets go of shares that have ended and whose leases are over. Those whose leases were all settled are looked
+// for when there are twice as many as the last time: it takes a look at the whole window.
 func (q *queueGroup) forgetLeft() {
+	var holders map[uint32]struct{}
+	looks := len(q.left) >= q.leftLook
+	if looks && q.window != nil {
+		holders = q.window.Holders()
+	}
 	for i := len(q.left) - 1; i >= 0; i-- {
-		if s := q.left[i]; s.until <= q.machine().now {
+		s := q.left[i]
+		_, holds := holders[s.holder]
+		if s.until <= q.machine().now || looks && !holds {
 			s.forget()
 		}
+	}
+	if looks {
+		q.leftLook = 2*len(q.left) + leftSpare
+	}
+}
+
+// forgetAll lets go of all that have ended: nothing is leased any more.
+func (q *queueGroup) forgetAll() {
+	for len(q.left) > 0 {
+		q.left[len(q.left)-1].forget()
 	}
 }
 

@@ -22,7 +22,7 @@ var errOverloadedSettle = overloaded("too many outcomes of this partition wait f
 func (m *Machine) settleQueue(r *mail.Request) {
 	b := r.Body.(*mail.Settle)
 	q, err := m.queueOf(r, b.Group)
-	if err == nil && q.partition.cursors.settles >= settlesPerPartitionMax {
+	if err == nil && q.partition.cursors.settles+len(b.Ranges) > settleRangesWaitMax {
 		err = errOverloadedSettle
 	}
 	if err != nil {
@@ -44,7 +44,7 @@ func (m *Machine) settleQueue(r *mail.Request) {
 	st.queue, st.results = q, results
 	m.await(&st.patience, r)
 	q.settles = append(q.settles, st)
-	q.partition.cursors.settles++
+	q.partition.cursors.settles += len(results)
 	q.list()
 }
 
@@ -186,6 +186,6 @@ func (st *settlement) lost(err *proto.Error) {
 }
 
 func (st *settlement) done() {
-	st.queue.partition.cursors.settles--
+	st.queue.partition.cursors.settles -= len(st.results)
 	st.machine.pools.putSettlement(st)
 }
