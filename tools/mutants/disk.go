@@ -6,10 +6,18 @@ var diskMutants = []mutant{
 	{
 		Name:  "short-write-goes-on",
 		Rule:  "A short write is written on before anything behind it in its chain; what cannot be written on fails the chain.",
-		File:  "segment/disk/uring/run.go",
-		Find:  "			d.writeOn(s)\n",
+		File:  "segment/disk/uring/vector.go",
+		Find:  "		d.writeOn(s)\n",
 		Put:   "",
 		Tests: []string{"segment/disk/uring.TestShortWriteIsWrittenOn"},
+	},
+	{
+		Name:  "vector-adjoins",
+		Rule:  "One vectored write is made of writes that go on where the one before ends, in its file.",
+		File:  "segment/disk/uring/vector.go",
+		Find:  "next.file != s.file || next.op.Offset+int64(next.done) != end ||",
+		Put:   "next.file != s.file ||",
+		Tests: []string{"segment/disk/uring.TestWritesThatDoNotJoin"},
 	},
 	{
 		Name:  "soft-links-only",

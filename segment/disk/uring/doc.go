@@ -18,6 +18,7 @@
 //
 // Hard links are never used: they go on after a failure. The kernel
 // also breaks them at a short write; the run starts again where that ended.
+// Writes of a run that adjoin in their file are one vectored write.
 //
 // # Names
 //

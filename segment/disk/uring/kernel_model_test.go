@@ -73,11 +73,15 @@ func TestAnyAnswersOfTheKernel(t *testing.T) {
 			run := running[i]
 			op := b.slots[run[0].slot].op
 			whole := int32(0)
-			if op.Kind != core.DiskSync {
-				whole = int32(len(op.Buf) - b.slots[run[0].slot].done)
+			var ends []int32 // of the operations that the entry is for, in bytes from its beginning
+			var joined []*core.DiskOp
+			for at, n := run[0].slot, b.slots[run[0].slot].joined; op.Kind != core.DiskSync && n >= 0; at, n = b.slots[at].next, n-1 {
+				whole += int32(len(b.slots[at].op.Buf) - b.slots[at].done)
+				ends, joined = append(ends, whole), append(joined, b.slots[at].op)
 			}
 			value := rapid.SampledFrom([]int32{whole, whole, whole, whole, -int32(syscall.EAGAIN), -int32(syscall.EINTR),
-				-int32(syscall.EIO), 512, 4096}).Draw(t, "result")
+				-int32(syscall.EIO), 512, 4096, 3 * 4096}).Draw(t, "result")
+			value = min(value, whole)
 			if op.Kind == core.DiskSync && value > 0 {
 				value = 0
 			}
@@ -86,8 +90,12 @@ func TestAnyAnswersOfTheKernel(t *testing.T) {
 			case value == -int32(syscall.EAGAIN) || value == -int32(syscall.EINTR):
 			case value == -int32(syscall.EIO):
 				decided[op] = syscall.EIO
-			case op.Kind == core.DiskWrite && value < whole:
-				// written on
+			case op.Kind == core.DiskWrite: // what is short is written on
+				for i, end := range ends {
+					if end <= value {
+						decided[joined[i]] = nil
+					}
+				}
 			case op.Kind == core.DiskRead && value == 4096 && value < whole:
 				// read on
 			default:
@@ -108,11 +116,14 @@ func TestAnyAnswersOfTheKernel(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"submit": func(t *rapid.T) {
 				var ops []*core.DiskOp
+				end := int64(0)
 				for range rapid.IntRange(1, 6).Draw(t, "length") {
 					switch rapid.IntRange(0, 3).Draw(t, "kind") {
 					case 0, 1:
-						ops = append(ops, b.write(0, 1))
+						end += rapid.SampledFrom([]int64{0, 0, 4096}).Draw(t, "gap") // without one it joins
+						ops = append(ops, b.write(end, 1))
 						ops[len(ops)-1].Buf = aligned(1, 2*4096)
+						end += 2 * 4096
 					case 2:
 						ops = append(ops, &core.DiskOp{Kind: core.DiskSync, File: b.file})
 					case 3:

@@ -29,9 +29,13 @@ func (d *Driver) start(number int32) {
 		c.running = 1
 		d.prepare(at)
 	case linkable(kind):
+		c.vector = 0
 		for at != slotNone && linkable(d.slots[at].op.Kind) {
 			entry := d.prepare(at)
 			c.running++
+			for joined := d.slots[at].joined; joined > 0; joined-- {
+				at = d.slots[at].next // waits until the entry has come back
+			}
 			if at = d.slots[at].next; at != slotNone && linkable(d.slots[at].op.Kind) {
 				entry.SetFlags(iouring.IOSQE_FLAGS_IO_LINK)
 			}
@@ -43,10 +47,10 @@ func (d *Driver) start(number int32) {
 	}
 }
 
-// prepare makes the submission entry of a read, a write or a sync.
+// prepare makes the submission entry of a read, a sync, or a write with those that join it.
 func (d *Driver) prepare(at int32) *submission {
 	s := &d.slots[at]
-	s.state, s.split = slotRuns, false
+	s.state, s.split, s.joined = slotRuns, false, 0
 	s.tries++
 	entry := d.kernel.prepare()
 	fd := int32(s.file.FD())
@@ -56,6 +60,10 @@ func (d *Driver) prepare(at int32) *submission {
 		entry.PrepOperation(iouring.IORING_OP_READ, fd, address(rest), uint32(len(rest)), uint64(op.Offset)+uint64(s.done))
 	case core.DiskWrite:
 		rest := op.Buf[s.done:]
+		if vector := d.join(at); vector != nil {
+			entry.PrepOperation(iouring.IORING_OP_WRITEV, fd, vectorAddress(vector), uint32(len(vector)), uint64(op.Offset)+uint64(s.done))
+			break
+		}
 		entry.PrepOperation(iouring.IORING_OP_WRITE, fd, address(rest), uint32(len(rest)), uint64(op.Offset)+uint64(s.done))
 	case core.DiskSync:
 		entry.PrepOperation(iouring.IORING_OP_FSYNC, fd, 0, 0, 0)
@@ -106,7 +114,7 @@ func linked(entry *submission) bool {
 
 func userOf(entry *submission) uint64 { return (*entryHead)(unsafe.Pointer(entry)).user }
 
-// complete takes the kernel's answer to one operation.
+// complete takes the kernel's answer to one entry.
 func (d *Driver) complete(at int32, result int32) {
 	s := &d.slots[at]
 	op := s.op
@@ -125,11 +133,7 @@ func (d *Driver) complete(at int32, result int32) {
 		s.state = slotFailed
 		op.Err = posix.Operating(op, errno)
 	case op.Kind == core.DiskWrite:
-		op.N = s.done + int(result)
-		s.state = slotSucceeded
-		if op.N < len(op.Buf) {
-			d.writeOn(s)
-		}
+		d.stored(at, int(result))
 	case op.Kind == core.DiskRead:
 		s.done += int(result)
 		op.N = s.done

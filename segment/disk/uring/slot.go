@@ -23,14 +23,15 @@ const (
 
 // slot is a place for one pending operation. All are made with the driver.
 type slot struct {
-	op    *core.DiskOp
-	file  *posix.File // what op.File named when it was submitted
-	next  int32       // next of its chain, or next free
-	chain int32       // its chain's place
-	state slotState
-	split bool  // was made a no-op because its run was submitted only in part
-	done  int   // bytes read or written so far
-	tries int32 // times that it was started
+	op     *core.DiskOp
+	file   *posix.File // what op.File named when it was submitted
+	next   int32       // next of its chain, or next free
+	chain  int32       // its chain's place
+	state  slotState
+	split  bool  // was made a no-op because its run was submitted only in part
+	joined int32 // writes behind it in the chain that its entry makes too
+	done   int   // bytes read or written so far
+	tries  int32 // times that it was started
 }
 
 // chain is a submitted chain.
@@ -40,6 +41,7 @@ type slot struct {
 type chain struct {
 	first   int32
 	running int32 // completions outstanding
+	vector  int32 // of its room in places.vectors, used by the run
 	next    int32 // next free chain
 }
 
@@ -47,11 +49,12 @@ type chain struct {
 type places struct {
 	slots                []slot
 	chains               []chain
+	vectors              []iovec // vectorMax for each chain
 	slotFree, chainsFree int32
 }
 
 func newPlaces(count int) places {
-	p := places{slots: make([]slot, count), chains: make([]chain, count), slotFree: slotNone, chainsFree: slotNone}
+	p := places{slots: make([]slot, count), chains: make([]chain, count), vectors: make([]iovec, count*vectorMax), slotFree: slotNone, chainsFree: slotNone}
 	for i := int32(count) - 1; i >= 0; i-- {
 		p.slots[i].next, p.slotFree = p.slotFree, i
 		p.chains[i].next, p.chainsFree = p.chainsFree, i
