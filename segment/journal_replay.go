@@ -99,6 +99,9 @@ type replayGroup struct {
 	whole    bool
 	mended   bool // a header of it was hurt and could be restored
 	void     bool // a later restart does not know it
+
+	floor    uint64 // groups below are not needed, says a checkpoint in it; 0: none says so
+	floorErr error  // why a checkpoint in it says nothing
 }
 
 func (g *replayGroup) end() int64 { return alignUp(g.position + GroupHeaderBytes + int64(g.Bytes)) }
@@ -125,8 +128,7 @@ func replayJournal(d *Folder, shard core.ShardID, keepBytes int64, log *slog.Log
 		return all[i].whole && !all[j].whole
 	})
 	voidGroups(all)
-	window := &scanWindow{}
-	if err := r.findFloor(d, all, window); err != nil {
+	if err := r.findFloor(all); err != nil {
 		return nil, err
 	}
 	if err := r.readable(); err != nil {
@@ -205,10 +207,15 @@ func scanJournalFile(d *Folder, shard core.ShardID, listed journalListed) (*repl
 			_, _, err = ParseGroup(w.view(at, GroupHeaderBytes+int(h.Bytes)))
 			g.whole = err == nil
 		}
-		if body := w.view(at+GroupHeaderBytes, int(h.Bytes)); !g.whole && len(body) == int(h.Bytes) && tries > 0 {
+		body := w.view(at+GroupHeaderBytes, int(h.Bytes))
+		if !g.whole && len(body) == int(h.Bytes) && tries > 0 {
 			tries--
-			g.mended = mendBody(slices.Clone(body), h.BodyCRC)
+			body = slices.Clone(body)
+			g.mended = mendBody(body, h.BodyCRC)
 			g.whole = g.mended
+		}
+		if g.whole {
+			g.floor, g.floorErr = floorOf(body)
 		}
 		f.groups = append(f.groups, g)
 		if g.whole {
@@ -260,22 +267,33 @@ func (r *journalReplay) readable() error {
 }
 
 // findFloor finds the newest record of which groups recycling has freed.
-func (r *journalReplay) findFloor(d *Folder, all []replayGroup, w *scanWindow) error {
-	return r.eachGroup(d, all, func(g *replayGroup, body []byte) error {
+func (r *journalReplay) findFloor(all []replayGroup) error {
+	for i := range all {
+		g := &all[i]
 		if !g.whole || g.void {
+			continue
+		}
+		if g.floorErr != nil {
+			return g.floorErr
+		}
+		r.floor = max(r.floor, g.floor)
+	}
+	return nil
+}
+
+// floorOf is the newest such record in a group.
+func floorOf(body []byte) (floor uint64, err error) {
+	err = EachFrame(body, func(_ int, h *FrameHeader, payload []byte, err error) error {
+		if err != nil || h.Kind != FrameCheckpoint {
 			return nil
 		}
-		return EachFrame(body, func(_ int, h *FrameHeader, payload []byte, err error) error {
-			if err != nil || h.Kind != FrameCheckpoint {
-				return nil
+		return ParseCheckpoints(payload, func(c *Checkpoint) {
+			if c.Partition == checkpointJournal {
+				floor = max(floor, uint64(c.Commit))
 			}
-			return ParseCheckpoints(payload, func(c *Checkpoint) {
-				if c.Partition == checkpointJournal {
-					r.floor = max(r.floor, uint64(c.Commit))
-				}
-			})
 		})
 	})
+	return floor, err
 }
 
 // eachGroup reads the bodies of groups, file by file as they come.

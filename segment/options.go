@@ -45,7 +45,8 @@ type Options struct {
 	// mean nothing.
 	ClockJumpNanos int64
 	// Together calls do with 0 to n-1, each once, and returns when all have returned. A start
-	// has the syncs of its files done by it: threads are the business of who runs the store.
+	// has its logs looked at and its files synced by it: threads are the business of who runs
+	// the store.
 	// nil is one after the other.
 	Together func(n int, do func(i int))
 	// StateBytes is how many bytes of frames may lie behind the last .state before a new one is written.

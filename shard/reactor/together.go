@@ -5,8 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// togetherMax is how many files a shard syncs at a time while it starts. Syncs that are in
-// flight together share the work of the file system's journal and the flush of the disk.
+// togetherMax is how many logs a shard reads, and how many files it syncs, at a time while
+// it starts. Reads that wait for the disk leave the processors to others, and syncs that
+// are in flight together share the work of the file system's journal and the flush of the
+// disk.
 const togetherMax = 16
 
 // together calls do with 0 to n-1, togetherMax at a time, and returns when all have returned.
