@@ -318,7 +318,10 @@ func TestQueueLeaseLost(t *testing.T) {
 			}
 			first = m
 			close(began)
-			<-ctx.Done()
+			select {
+			case <-ctx.Done():
+			case <-time.After(testTime / 2):
+			}
 			ended <- context.Cause(ctx)
 			return nil
 		})

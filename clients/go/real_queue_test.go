@@ -134,10 +134,10 @@ func settled(t *testing.T, client *pulsemq.Client) {
 // Members come and go, handlers fail: each message is acknowledged once, and those that failed come again.
 func TestRealBrokerQueue(t *testing.T) {
 	t.Parallel()
-	b := realBroker(t)
+	b := realBroker(t, "--set", "broker.shards=4", "--set", "broker.reactors=2", "--set", "broker.pin-threads=false")
 	client := connect(t, b)
 	queueTopic(t, client, 4, nil)
-	const messages = 4_000
+	const messages = 1_200
 	produceMany(t, client, 0, messages, 4)
 	r := &queueRun{t: t, seen: map[string]int{}, acked: map[string]bool{}}
 	failing := func(m *pulsemq.QueueMessage) bool { return m.Offset%10 == 3 }
@@ -180,10 +180,11 @@ func TestRealBrokerQueue(t *testing.T) {
 // The broker is killed again and again: what it has acknowledged to be settled never comes again, and everything else does.
 func TestRealBrokerQueueKilled(t *testing.T) {
 	t.Parallel()
-	b := realBroker(t)
+	shards := []string{"--set", "broker.shards=3", "--set", "broker.reactors=2", "--set", "broker.pin-threads=false"}
+	b := realBroker(t, shards...)
 	client := connect(t, b)
 	queueTopic(t, client, 3, map[string]string{"queue.max.deliveries": "unlimited"})
-	const messages = 3_000
+	const messages = 1_500
 	produceMany(t, client, 0, messages, 3)
 	r := &queueRun{t: t, seen: map[string]int{}, acked: map[string]bool{}}
 	handle := func(ctx context.Context, m *pulsemq.QueueMessage) error {
@@ -198,7 +199,7 @@ func TestRealBrokerQueueKilled(t *testing.T) {
 		eventually(t, func() bool { return r.done() > (i+1)*messages/6 })
 		b.kill()
 		var err error
-		if b, err = startBroker(b.data, b.address); err != nil {
+		if b, err = startBroker(b.data, b.address, shards...); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(b.kill)
