@@ -415,3 +415,22 @@ func TestDescribeQueue(t *testing.T) {
 	wantError(t, b.ask(s, c, 5, &proto.DescribeQueueRequest{}), 5, proto.CodeInvalidName)
 	wantError(t, b.ask(s, c, 5, &proto.DescribeQueueRequest{Group: "mails", All: true, Items: []proto.TopicPartition{{}}}), 5, proto.CodeInvalidRequest)
 }
+
+// However many partitions are asked for and whatever members said, the answer is a frame that clients take.
+func TestDescribeQueueFitsAFrame(t *testing.T) {
+	for _, partitions := range []int{1, 200, core.PartitionsPerTopicMax} {
+		items := make([]proto.QueuePartition, partitions)
+		for i := range items {
+			for range 10 {
+				items[i].Blockers = append(items[i].Blockers, proto.QueueBlocker{MemberID: strings.Repeat("m", 36), Reason: strings.Repeat("x", core.SettleReasonBytesMax)})
+			}
+		}
+		boundBlockers(items)
+		if frame := proto.AppendFrame(nil, 1, &proto.DescribeQueueResponse{Items: items}); len(frame) > core.FrameBytesMax {
+			t.Errorf("%d partitions: a frame of %d bytes", partitions, len(frame))
+		}
+		if partitions == 1 && len(items[0].Blockers) != 10 || partitions == 200 && len(items[0].Blockers) < 2 {
+			t.Errorf("%d partitions: %d blockers of each", partitions, len(items[0].Blockers))
+		}
+	}
+}

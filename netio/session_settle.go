@@ -130,7 +130,31 @@ func (d *queueParts) take(i int, a *mail.Answer) {
 	d.response.Items[i] = *a.Body.(*proto.QueuePartition)
 }
 
-func (d *queueParts) finish() proto.Message { return &d.response }
+func (d *queueParts) finish() proto.Message {
+	boundBlockers(d.response.Items)
+	return &d.response
+}
+
+// blockersBytesMax bounds what an answer tells of the oldest records of all partitions together, so that one about as many
+// as a topic may have is still a frame.
+const blockersBytesMax = 512 << 10
+
+// boundBlockers leaves out the later ones of each partition that has more than its part.
+func boundBlockers(items []proto.QueuePartition) {
+	for i := range items {
+		room := blockersBytesMax / len(items)
+		for k := range items[i].Blockers {
+			b := &items[i].Blockers[k]
+			if room -= blockerBytes + len(b.MemberID) + len(b.Reason); room < 0 {
+				items[i].Blockers = items[i].Blockers[:k]
+				break
+			}
+		}
+	}
+}
+
+// blockerBytes is what a blocker takes in a frame beside its texts, and a little more.
+const blockerBytes = 64
 
 // allQueueParts asks every shard how a group stands.
 type allQueueParts struct {
@@ -166,5 +190,6 @@ func (o *allQueueParts) finish() proto.Message {
 		}
 		return int(a.Partition) - int(b.Partition)
 	})
+	boundBlockers(o.found)
 	return &proto.DescribeQueueResponse{Items: o.found}
 }
