@@ -45,8 +45,8 @@ type mourned interface {
 	dying(list []queue.Burial, number uint64, most int) []queue.Burial
 	// producer is the id under which the window's records are buried.
 	producer() core.ProducerID
-	// laid takes ops that end dying records. They are not applied when it returns;
-	// when they are lost instead, burial.again is called.
+	// laid takes ops that end dying records. They are not applied when it returns: burial.stir
+	// is called when they are, and burial.again when they are lost instead.
 	laid([]queue.Op)
 }
 
@@ -73,7 +73,8 @@ type burial struct {
 	state    burialState
 	ended    bool   // the window is gone: what is on its way finds nobody
 	next     uint64 // burials with lower numbers are ended, or about to be
-	lost     bool   // some of those are not: begin at the first again
+	unburied uint64 // none is begun while one with a lower number is dying: it has ended without a letter, in memory only
+	lost     bool   // some that were about to end are not: begin at the first again
 	exact    bool   // read from the first record on, not from the lowest
 	failures int
 	timer    timer
@@ -163,7 +164,15 @@ func (b *burial) begin() {
 	p := b.partition
 	m := p.machine
 	if b.lost {
-		b.lost, b.next = false, 0
+		b.lost, b.next, b.unburied = false, 0, 0
+	}
+	if b.unburied > 0 {
+		// A letter behind one that has none says that all before it are buried. So it must be durable first that
+		// there will be none: else a crash brings the record back, and it passes for buried.
+		if b.records = b.window.dying(b.records[:0], 0, 1); len(b.records) > 0 && b.records[0].Number < b.unburied {
+			return // stir comes when the ops are stored
+		}
+		b.unburied = 0
 	}
 	b.records = b.window.dying(b.records[:0], b.next, burialRecordsMax)
 	if len(b.records) == 0 {
@@ -174,7 +183,7 @@ func (b *burial) begin() {
 		b.keep()
 		return
 	case b.trimmed(&b.records[0]):
-		b.pass()
+		b.forgo()
 		return
 	}
 	if !m.readable(core.AnswerChunkBytesMax) {
@@ -214,14 +223,14 @@ func (b *burial) from() core.Offset {
 	return max(core.Offset(low), b.partition.log.StartOffset())
 }
 
-// pass ends the first records, which the log does not hold any more.
-func (b *burial) pass() {
+// forgo ends the first records, which the log does not hold any more. No crash brings them back
+// but one that takes a trim along that was about to be durable.
+func (b *burial) forgo() {
 	var ops []queue.Op
 	for i := 0; i < len(b.records) && b.trimmed(&b.records[i]); i++ {
 		ops = append(ops, queue.Op{Kind: queue.Settle, Base: b.records[i].Offset, Next: b.records[i].Offset + 1})
 	}
-	b.lay(len(ops), ops)
-	b.stir()
+	b.lay(ops)
 }
 
 // keep ends records that have no dead-letter topic to go to.
@@ -230,15 +239,21 @@ func (b *burial) keep() {
 	for i, r := range b.records {
 		ops[i] = queue.Op{Kind: queue.Bury, Base: r.Offset, Next: r.Offset + 1, Reason: r.Reason, Text: r.Text}
 	}
-	b.lay(len(b.records), ops)
-	b.stir()
+	b.pass(ops)
 }
 
-// lay hands the outcome of the round's first records over.
-func (b *burial) lay(records int, ops []queue.Op) {
-	b.next = b.records[records-1].Number + 1
+// pass ends the round's first records without letters.
+func (b *burial) pass(ops []queue.Op) {
+	b.unburied = b.records[len(ops)-1].Number + 1
+	b.lay(ops)
+}
+
+// lay hands the outcome of the round's first records over, an op for each.
+func (b *burial) lay(ops []queue.Op) {
+	b.next = b.records[len(ops)-1].Number + 1
 	b.exact, b.failures = false, 0
 	b.window.laid(ops)
+	b.stir()
 }
 
 // ReadDone has dead letters made of what was read.
@@ -390,8 +405,7 @@ func (m *Machine) buried(l *mail.Letter) {
 		}
 		m.stats.Buried += uint64(n)
 		b.over()
-		b.lay(n, ops)
-		b.stir()
+		b.lay(ops)
 	}
 }
 
@@ -403,8 +417,7 @@ func (b *burial) refuse(op queue.Op) {
 		op.Text = ""
 	}
 	b.over()
-	b.lay(1, []queue.Op{op})
-	b.stir()
+	b.pass([]queue.Op{op})
 }
 
 // retry reads anew.

@@ -22,7 +22,7 @@ var burialMutants = []mutant{
 		Name:  "burial-lost-outcome",
 		Rule:  "When the word that a record is buried is lost with the log's tail, it is given again.",
 		File:  "shard/burial.go",
-		Find:  "		b.lost, b.next = false, 0\n",
+		Find:  "		b.lost, b.next, b.unburied = false, 0, 0\n",
 		Put:   "		b.lost = false\n",
 		Tests: []string{"shard.TestBurialAgain"},
 	},
@@ -41,6 +41,14 @@ var burialMutants = []mutant{
 		Find:  "	for i := 0; i < len(b.records) && b.trimmed(&b.records[i]); i++ {\n",
 		Put:   "	for i := 0; i < 1 && b.trimmed(&b.records[i]); i++ {\n",
 		Tests: []string{"shard.TestTrimmedBurialsGoTogether"},
+	},
+	{
+		Name:  "burial-behind-one-without",
+		Rule:  "No letter is written behind a record that gets none before that is durable: it would pass for buried after a crash.",
+		File:  "shard/burial.go",
+		Find:  "		if b.records = b.window.dying(b.records[:0], 0, 1); len(b.records) > 0 && b.records[0].Number < b.unburied {\n",
+		Put:   "		if b.records = b.window.dying(b.records[:0], 0, 1); len(b.records) > 1 {\n",
+		Tests: []string{"shard.TestBurialOfWhatCouldNotBe"},
 	},
 	{
 		Name:  "burials-at-once",
