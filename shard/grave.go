@@ -55,9 +55,13 @@ func (p *partition) dig(l *mail.Letter) *proto.Error {
 		return err
 	}
 	// Behind the batch there is room for its padding.
-	slab := m.ports.Slabs.Get(core.BatchRoomBytes + len(batch) + core.DiskAlignment)
-	if slab == nil {
-		return errOverloadedTotal
+	room := core.BatchRoomBytes + len(batch) + core.DiskAlignment
+	slab := m.ports.Slabs.Get(room)
+	if slab == nil { // what is kept for readers alone makes room, now or for the next try
+		m.Relieve()
+		if slab = m.ports.Slabs.Get(room); slab == nil {
+			return errOverloadedTotal
+		}
 	}
 	copy(slab.Bytes[core.BatchRoomBytes:], batch)
 	batch = proto.Batch(slab.Bytes[core.BatchRoomBytes : core.BatchRoomBytes+len(batch)])
