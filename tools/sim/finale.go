@@ -45,6 +45,7 @@ func (w *world) finale() {
 		p.stopped = true
 	}
 	w.groups.calm()
+	w.queues.calm()
 	for _, c := range w.consumers {
 		if c.peer.wire != nil {
 			c.peer.wire.resume()
@@ -136,6 +137,7 @@ func (w *world) finale() {
 		}
 	}
 	w.groups.finale()
+	w.queues.finale()
 	w.farewell()
 }
 

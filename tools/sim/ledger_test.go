@@ -8,7 +8,7 @@ import (
 
 // ledgerOf is the ledger of one partition, without a broker.
 func ledgerOf(level proto.Durability) (*world, *plog) {
-	w := newWorld(1, false, false)
+	w := newWorld(1, options{})
 	w.plan.diskFaults, w.plan.fullDisk = false, false
 	t := &topic{world: w, name: "t", level: level, certain: true, wasWeak: level < proto.DurabilitySync}
 	return w, t.addLog()

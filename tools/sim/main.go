@@ -14,6 +14,7 @@ func main() {
 	loud := flag.Bool("v", false, "print every event; for one run")
 	keepOn := flag.Bool("k", false, "go on after a failure")
 	grouped := flag.Bool("groups", false, "every run has consumer groups, not only one in three; other runs than without it")
+	queued := flag.Bool("queues", false, "every run has queue groups, not only one in three; other runs than without it")
 	flag.Parse()
 	first := *seed
 	for first == 0 {
@@ -27,7 +28,10 @@ func main() {
 	if *grouped {
 		report.how = " -groups"
 	}
-	r := runner{first: first, runs: *runs, workers: *workers, loud: *loud, grouped: *grouped, keepOn: *keepOn, each: report.add}
+	if *queued {
+		report.how += " -queues"
+	}
+	r := runner{options: options{*loud, *grouped, *queued}, first: first, runs: *runs, workers: *workers, keepOn: *keepOn, each: report.add}
 	r.run()
 	report.end()
 	if report.failed > 0 {

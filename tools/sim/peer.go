@@ -26,8 +26,9 @@ type peer struct {
 	// ready is called when the connection serves, gone when it is lost; unanswered requests were told before.
 	ready func()
 	gone  func()
-	// pushed takes DELIVER.
+	// pushed takes DELIVER, leased LEASED.
 	pushed func(id uint64, m *proto.DeliverPush)
+	leased func(id uint64, m *proto.LeasedPush)
 	closed bool // for good
 }
 
@@ -149,6 +150,12 @@ func (p *peer) frame(h proto.FrameHeader, payload []byte) {
 		var m proto.DeliverPush
 		if p.decode(h, payload, &m) && p.pushed != nil {
 			p.pushed(h.RequestID, &m)
+		}
+		return
+	case proto.CommandLeased:
+		var m proto.LeasedPush
+		if p.decode(h, payload, &m) && p.leased != nil {
+			p.leased(h.RequestID, &m)
 		}
 		return
 	case proto.CommandError:

@@ -9,13 +9,19 @@ import (
 	"time"
 )
 
+// options are what is said of runs beside their seeds.
+type options struct {
+	loud    bool
+	grouped bool // every run has groups
+	queued  bool // and queue groups
+}
+
 // runner runs worlds, each on one goroutine, some at a time.
 type runner struct {
+	options
 	first   uint64
 	runs    int
 	workers int
-	loud    bool
-	grouped bool // every run has groups
 	keepOn  bool
 	each    func(outcome)
 }
@@ -32,8 +38,8 @@ type outcome struct {
 }
 
 // simulate is one run. A panic of the broker is a failure as any other.
-func simulate(seed uint64, loud, grouped bool) (o outcome) {
-	w := newWorld(seed, loud, grouped)
+func simulate(seed uint64, of options) (o outcome) {
+	w := newWorld(seed, of)
 	o.seed = seed
 	defer func() {
 		if p := recover(); p != nil {
@@ -61,7 +67,7 @@ func (r *runner) run() {
 				if i >= int64(r.runs) || broken.Load() {
 					return
 				}
-				o := simulate(r.first+uint64(i), r.loud, r.grouped)
+				o := simulate(r.first+uint64(i), r.options)
 				if o.failed != nil && !r.keepOn {
 					broken.Store(true)
 				}
@@ -115,6 +121,9 @@ func (r *report) end() {
 	if t.joins > 0 {
 		fmt.Fprintf(r.out, "groups: %d joins, %d heartbeats, %d take-overs, %d commits, %d refused as stale, %d seeks\n", t.joins, t.beats, t.takes, t.commits, t.fenced, t.seeks)
 	}
+	if t.leased > 0 {
+		fmt.Fprintf(r.out, "queue groups: %d records leased, %d outcomes took effect, %d dead letters\n", t.leased, t.settled, t.letters)
+	}
 	fmt.Fprintf(r.out, "injected: %s\n", r.faults.String())
 	if r.last {
 		fmt.Fprintf(r.out, "trace %016x\n", r.digest)
@@ -136,4 +145,7 @@ func (c *counts) add(o *counts) {
 	c.commits += o.commits
 	c.fenced += o.fenced
 	c.seeks += o.seeks
+	c.leased += o.leased
+	c.settled += o.settled
+	c.letters += o.letters
 }

@@ -27,7 +27,7 @@ func TestRuns(t *testing.T) {
 
 func check(t *testing.T, seed uint64) {
 	t.Helper()
-	if o := simulate(seed, false, false); o.failed != nil {
+	if o := simulate(seed, options{}); o.failed != nil {
 		t.Fatalf("%s\nseed %d: %v\nrepeat it: go run ./tools/sim -seed %d -v", o.trace, seed, o.failed, seed)
 	}
 }
@@ -35,7 +35,7 @@ func check(t *testing.T, seed uint64) {
 // The same seed gives the same run, to the last event.
 func TestSameSeedSameTrace(t *testing.T) {
 	for seed := uint64(1); seed <= 6; seed++ {
-		once, again := simulate(seed, false, false), simulate(seed, false, false)
+		once, again := simulate(seed, options{}), simulate(seed, options{})
 		if once.digest != again.digest || once.counts != again.counts {
 			t.Errorf("seed %d: the traces are %x and %x, after %+v and %+v", seed, once.digest, again.digest, once.counts, again.counts)
 		}
@@ -64,7 +64,7 @@ var kept = []struct {
 
 func TestKeptSeeds(t *testing.T) {
 	for _, k := range kept {
-		if o := simulate(k.seed, false, false); o.failed != nil {
+		if o := simulate(k.seed, options{}); o.failed != nil {
 			t.Errorf("seed %d, which found that %s: %v", k.seed, k.found, o.failed)
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/pulsemq/pulsemq/proto"
 )
@@ -25,11 +26,17 @@ type topic struct {
 	deleted  bool             // and may have happened
 	changes  int              // of the durability under way
 	growing  bool             // a partition is being added
+	queue    *queueRules      // how queue groups treat its records; nil: nobody has said
 	configs  []proto.TopicConfig
 }
 
 // firm says whether what a consumer is shown now may never vanish.
 func (t *topic) firm() bool { return t.certain && t.level == proto.DurabilitySync && !t.wasWeak }
+
+// hasNamesake says whether another topic has had the name, too.
+func (t *topic) hasNamesake() bool {
+	return slices.ContainsFunc(t.world.topics, func(other *topic) bool { return other != t && other.name == t.name })
+}
 
 // shaky says whether records may vanish although no process has ended: a failed write takes a weaker topic back.
 func (t *topic) shaky() bool { return t.wasWeak && (t.world.plan.diskFaults || t.world.plan.fullDisk) }
