@@ -216,8 +216,11 @@ func (m *Machine) Busy() bool {
 // Wait is how long the loop may park, in nanoseconds, at most limit.
 func (m *Machine) Wait(limit int64) int64 { return m.wheel.wait(m.ports.Clock.Monotonic(), limit) }
 
-// Quiet says that the store does without turns for a while.
-func (m *Machine) Quiet() bool { return m.store.Quiet() }
+// Quiet says that the machine does without turns for a while: the store does, and nothing
+// waits for it to take what it has refused.
+func (m *Machine) Quiet() bool {
+	return len(m.groupsDirty)+len(m.cursorDirty) == 0 && m.store.Quiet()
+}
 
 // Err is why the process must end; nil while all is well.
 func (m *Machine) Err() error { return m.fatal }
