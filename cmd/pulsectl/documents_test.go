@@ -173,7 +173,7 @@ var benchLength = regexp.MustCompile(` --(records|duration|runs|rows|step-durati
 var benchShort = map[string]string{
 	"produce": " --duration 200ms",
 	"e2e":     " --duration 200ms",
-	"consume": "",
+	"consume": " --records 2000",
 	"sweep":   " --from 1000 --steps 2 --step-duration 50ms --achieved 0.001 --p99-max 10m",
 	"ceiling": " --runs 1 --duration 20ms --file-size 16MiB",
 	"compare": " --runs 1 --duration 50ms --warmup 0s",
