@@ -129,3 +129,7 @@ func TestKilledWhileStartingOnAFullDisk(t *testing.T) { playShort(t, "restart-fu
 
 // Rolling segments, creating and deleting topics over and over leaves nothing open and nothing in memory.
 func TestSteady(t *testing.T) { playShort(t, "steady") }
+
+// What a queue group was told is acked never comes again, however often the broker is killed, and what nobody acks is one
+// dead letter.
+func TestQueueGroupOfAKilledBroker(t *testing.T) { playShort(t, "queue") }

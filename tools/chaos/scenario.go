@@ -21,7 +21,7 @@ type scenario struct {
 }
 
 // scenarios are all there are, in the order in which they are played.
-var scenarios = slices.Concat(roundScenarios, []scenario{ackedKill, terminate, pause, fullDisk, refusedUring, descriptorLimit, fileLimit, littleMemory, restart, restartFull, steady})
+var scenarios = slices.Concat(roundScenarios, []scenario{ackedKill, queueRounds, terminate, pause, fullDisk, refusedUring, descriptorLimit, fileLimit, littleMemory, restart, restartFull, steady})
 
 // stage is where a scenario plays, and how far it goes.
 type stage struct {
