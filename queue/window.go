@@ -332,7 +332,6 @@ func (w *Window) Reset(offset int64) {
 	w.pass(max(offset, w.high+1))
 	w.low, w.high, w.first = offset, offset, offset
 	w.leaseDue, w.delayDue = never, never
-	w.dying = core.Queue[int64]{} // the same records may die again, under later numbers
 }
 
 // TextBytes is what the window keeps of what members said of dead records.
