@@ -45,6 +45,7 @@ func (g *grant) ReadDone(r *segment.Read) {
 	switch {
 	case p.gone || q.window == nil || s.ended:
 		g.drop()
+		q.enqueue() // others may wait for what this one had claimed
 		return
 	case r.Err != nil:
 		g.failed(p.readError(r))

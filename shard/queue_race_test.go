@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pulsemq/pulsemq/proto"
+	"github.com/pulsemq/pulsemq/queue"
 	"github.com/pulsemq/pulsemq/ring/mail"
 )
 
@@ -62,4 +63,35 @@ func TestDelayedAreCountedOnce(t *testing.T) {
 	w.wantStands(0, 2, 5, 0, 0, 0)
 	wantRecords(t, "again", w.credit(1), []delivered{{0, 2}})
 	w.wantStands(0, 2, 4, 1, 0, 0)
+}
+
+// A member goes while its delivery is being read: whoever waits gets the records at once.
+func TestRecordsOfAMemberThatGoesWhileTheyAreRead(t *testing.T) {
+	n, id := newQueue(t, 5)
+	a, b := n.worker(id, 1), n.worker(id, 2)
+	a.lease(0)
+	b.lease(-1)
+	m := n.machines[0]
+	q := m.partitions[id].cursors.queues["g"]
+	share := q.members["m1"]
+	share.leaser.credit = 5
+	span, _ := q.window.Claim(&queue.Wish{Records: 5, End: 5, WindowMax: 10}, nil)
+	g := m.pools.grant()
+	g.share, g.span, g.reserved = share, span, queueGrantBytes
+	share.leaser.credit -= int64(span.Records)
+	share.leaser.inFlight++
+	m.hold(share.leaser.peer, g.reserved)
+	credit := b.request(mail.RequestLeaseCredit)
+	credit.Records = 5
+	n.send(&credit)
+	b.settle()
+	wantRecords(t, "while it is read", b.fresh(), nil)
+	off := a.request(mail.RequestUnlease)
+	off.Partition = 0
+	n.owner(id).Receive(&off)
+	n.settle()
+	g.read.Log = m.partitions[id].log
+	g.ReadDone(&g.read)
+	b.settle()
+	wantRecords(t, "then", b.fresh(), records(1, 0, 5))
 }

@@ -67,6 +67,14 @@ var groupMutants = []mutant{
 		Tests: []string{"shard.TestRelaxedDeathTellsItsAttempts"},
 	},
 	{
+		Name:  "queue-read-of-one-that-went",
+		Rule:  "Records that were being read for a member that goes are given to whoever waits.",
+		File:  "shard/queue_grant.go",
+		Find:  "		q.enqueue() // others may wait for what this one had claimed\n",
+		Put:   "",
+		Tests: []string{"shard.TestRecordsOfAMemberThatGoesWhileTheyAreRead"},
+	},
+	{
 		Name:  "queue-delays-are-whole",
 		Rule:  "A delay is never shorter than it was asked for, by no part of a millisecond.",
 		File:  "shard/queue_settle.go",
