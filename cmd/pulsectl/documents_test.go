@@ -166,13 +166,13 @@ func (r *shownReader) runAll(commands []string) {
 	}
 }
 
-var benchLength = regexp.MustCompile(` --(records|duration|runs|rows|step-duration) \S+`)
+var benchLength = regexp.MustCompile(` --(records|duration|rate|runs|rows|step-duration) \S+`)
 
 // benchShort makes each command of pulsebench put less load and end soon. A sweep is content with anything, because how
 // quick the machine is does not matter here.
 var benchShort = map[string]string{
 	"produce": " --duration 200ms",
-	"e2e":     " --duration 200ms",
+	"e2e":     " --duration 200ms --rate 1000",
 	"consume": " --records 2000",
 	"sweep":   " --from 1000 --steps 2 --step-duration 50ms --achieved 0.001 --p99-max 10m",
 	"ceiling": " --runs 1 --duration 20ms --file-size 16MiB",

@@ -168,8 +168,17 @@ func (c *Conn) fail(err error) {
 	}
 }
 
-// disconnected wraps what ended the connection.
+// disconnected wraps what ended the connection. A code in it is of what this side made of the bytes that it got: it is told
+// and not wrapped, so that nobody takes it for the broker's answer to a request and gives up what wants to be tried again.
 func (c *Conn) disconnected(err error) error {
+	if _, coded := proto.CodeOf(err); coded {
+		return fmt.Errorf("%w: %s: %v", ErrDisconnected, c.Address, err)
+	}
+	return c.dismissed(err)
+}
+
+// dismissed is disconnected with the code that the broker gave as its reason.
+func (c *Conn) dismissed(err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrDisconnected, c.Address, err)
 }
 

@@ -184,6 +184,8 @@ func TestBrokenPeers(t *testing.T) {
 			go breakIt(p, h.RequestID)
 			if err := <-one; !errors.Is(err, ErrDisconnected) || name == "connection-wide error" && !errors.Is(err, proto.ErrConnectionIdle) {
 				t.Error(err)
+			} else if code, coded := proto.CodeOf(err); coded != (name == "connection-wide error") {
+				t.Errorf("%v carries %v, as if the broker had answered the request with it: %v", err, code, coded)
 			}
 			<-c.done
 			if len(one) > 0 {

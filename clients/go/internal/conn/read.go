@@ -105,7 +105,7 @@ func (c *Conn) answered(h proto.FrameHeader, r *Request, payload []byte) error {
 		}
 		refusal = e
 		if h.RequestID == 0 {
-			return c.disconnected(e)
+			return c.dismissed(e)
 		}
 	}
 	if r == nil {
