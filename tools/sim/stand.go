@@ -39,20 +39,21 @@ type passage struct {
 
 // delivery is a record that a member was sent.
 type delivery struct {
-	member  *queueMember
-	stand   *stand
-	passage *passage
-	attempt uint32
-	from    int64 // it was leased no sooner
-	arrived int64
-	length  int64 // of the lease
-	until   int64 // it lasts at least so long, while the connection does
-	wire    *wire
-	id      string // under which the member leased it
-	life    int    // of the node that sent it
-	told    bool   // an outcome was sent
-	release bool   // and that was to take the delivery back
-	void    bool   // a lease that this is not: it came late, or is over
+	member    *queueMember
+	stand     *stand
+	passage   *passage
+	attempt   uint32
+	from      int64 // it was leased no sooner
+	arrived   int64
+	length    int64 // of the lease
+	until     int64 // it lasts at least so long, while the connection does
+	wire      *wire
+	id        string    // under which the member leased it
+	life      int       // of the node that sent it
+	told      bool      // an outcome was sent
+	extension *settling // the last one that was sent
+	release   bool      // and that was to take the delivery back
+	void      bool      // a lease that this is not: it came late, or is over
 }
 
 func (s *stand) fail(format string, args ...any) {
@@ -180,7 +181,7 @@ func (o *settling) sends(now int64) {
 		case proto.SettlementRelease:
 			d.release = true
 		case proto.SettlementExtend:
-			d.until = min(d.until, now+o.length(d)) // it may be a shorter one
+			d.until, d.extension = min(d.until, now+o.length(d)), o // it may be a shorter one
 			continue
 		}
 		d.told = true
@@ -237,7 +238,9 @@ func (o *settling) took(d *delivery) {
 		p.nackAttempt = max(p.nackAttempt, d.attempt)
 		p.notBefore = max(p.notBefore, o.sent+o.delay)
 	case proto.SettlementExtend:
-		d.until = max(d.until, o.sent+o.length(d))
+		if d.extension == o { // else a later one says how long it lasts
+			d.until = max(d.until, o.sent+o.length(d))
+		}
 	}
 	if ends {
 		p.ended, p.endAttempt, p.endLife = true, d.attempt, d.life

@@ -110,6 +110,14 @@ func TestStand(t *testing.T) {
 			r.wait(second * 3 / 4)
 			r.gets(1, 2)
 		}},
+		"shorter, and a longer one before it": {true, queueRules{limit: 3}, func(r *standRig) {
+			d := r.gets(0, 1)
+			long, short := r.sends(d, extend, 5*second), r.sends(d, extend, second/10)
+			long.answered(1, false)
+			short.answered(1, false)
+			r.wait(second / 9)
+			r.gets(1, 2)
+		}},
 		"it has made its lease shorter":   {true, queueRules{limit: 3}, func(r *standRig) { r.settles(r.gets(0, 1), extend, second/10); r.wait(second / 9); r.gets(1, 2) }},
 		"an extension was never answered": {true, queueRules{limit: 3}, func(r *standRig) { r.sends(r.gets(0, 1), extend, 3*second); r.wait(second); r.gets(1, 2) }},
 		"before its delay is over":        {false, queueRules{limit: 3}, func(r *standRig) { r.settles(r.gets(0, 1), nack, second); r.wait(second / 2); r.gets(1, 2) }},
