@@ -1,8 +1,6 @@
 package netio
 
 import (
-	"time"
-
 	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
 	"github.com/pulsemq/pulsemq/ring/mail"
@@ -86,9 +84,9 @@ func (s *Session) leasingFor(id uint64, m *proto.LeaseRequest) (*leasing, *proto
 
 // The bounds of how long a lease may last, and of how long a record waits that was given back; milliseconds.
 const (
-	leaseMillisMin = uint32(core.QueueAckTimeoutMin / time.Millisecond)
-	leaseMillisMax = uint32(core.QueueAckTimeoutMax / time.Millisecond)
-	nackMillisMax  = uint32(core.QueueBackoffMax / time.Millisecond)
+	leaseMillisMin = uint32(proto.LeaseTimeoutMsMin)
+	leaseMillisMax = uint32(proto.LeaseTimeoutMsMax)
+	nackMillisMax  = uint32(proto.NackDelayMsMax)
 )
 
 func leaseTimeoutAllowed(ms uint32) bool { return ms >= leaseMillisMin && ms <= leaseMillisMax }

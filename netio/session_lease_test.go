@@ -434,3 +434,16 @@ func TestDescribeQueueFitsAFrame(t *testing.T) {
 		}
 	}
 }
+
+// Clients check a lease and a delay by the protocol's limits; topics are held to the same.
+func TestLeaseLimitsAreThoseOfTopics(t *testing.T) {
+	for name, same := range map[string]bool{
+		"nack":   core.QueueBackoffMax.Milliseconds() == proto.NackDelayMsMax,
+		"lowest": core.QueueAckTimeoutMin.Milliseconds() == proto.LeaseTimeoutMsMin,
+		"lease":  core.QueueAckTimeoutMax.Milliseconds() == proto.LeaseTimeoutMsMax,
+	} {
+		if !same {
+			t.Errorf("%s: the protocol allows clients what topics do not allow, or the other way round", name)
+		}
+	}
+}

@@ -15,6 +15,7 @@
 //	codec*.go          the five compressions
 //	crc.go             CRC32C, and combining two of them
 //	partitioner.go     which partition a key belongs to
+//	limits.go          what a broker allows and clients check first
 //
 // # Frame
 //

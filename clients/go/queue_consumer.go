@@ -189,11 +189,14 @@ func (q *QueueConsumer) Messages(ctx context.Context) iter.Seq2[*QueueMessage, e
 	}
 }
 
-// settleBy settles a message unless its application has.
+// settleBy settles a message unless its application has. One whose Nack was not sent is given back, not acknowledged.
 func (m *QueueMessage) settleBy(outcome proto.Settlement, delay time.Duration, reason string) {
 	m.consumer.mu.Lock()
-	settled := m.settled
+	settled, unsent := m.settled, m.unsent
 	m.consumer.mu.Unlock()
+	if unsent != nil && outcome == proto.SettlementAck {
+		outcome, reason = proto.SettlementNack, unsent.Error()
+	}
 	if !settled {
 		m.settle(outcome, delay, reason)
 	}

@@ -73,7 +73,7 @@ func (m *QueueMessage) handle(ctx context.Context, handle func(context.Context, 
 	case errors.As(err, &rejected):
 		m.settleBy(proto.SettlementReject, 0, err.Error())
 	case errors.As(err, &later):
-		m.settleBy(proto.SettlementNack, later.after, err.Error())
+		m.settleBy(proto.SettlementNack, min(max(later.after, 0), nackDelayMax), err.Error())
 	default:
 		m.settleBy(proto.SettlementNack, 0, err.Error())
 	}
@@ -87,7 +87,8 @@ type rejection struct{ err error }
 func (r *rejection) Error() string { return r.err.Error() }
 func (r *rejection) Unwrap() error { return r.err }
 
-// RetryAfter makes an error that Handle tries again for after a delay.
+// RetryAfter makes an error that Handle tries again for after a delay; 0 and less leave that to the topic's
+// queue.backoff.ms. More than 7 days, as of a back-off that has grown for long, become 7 days.
 func RetryAfter(delay time.Duration, err error) error { return &retry{delay, err} }
 
 type retry struct {

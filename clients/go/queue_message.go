@@ -23,6 +23,7 @@ type QueueMessage struct {
 	extended bool      // an extension was put on the list
 	begun    time.Time // when it was handed out; zero while it waits here
 	settled  bool      // an outcome was given
+	unsent   error     // why a Nack was not sent; then the message is not acknowledged by itself
 	final    Settling  // that outcome
 	lost     error     // why the lease is over; nil while it is not
 	ended    func(error)
@@ -36,7 +37,9 @@ var ErrSettled = errors.New("pulsemq: the message has another outcome already")
 func (m *QueueMessage) Ack() *Settling { return m.settle(proto.SettlementAck, 0, "") }
 
 // Nack gives the message back, to be delivered again after a delay; 0 leaves that to the topic's queue.backoff.ms. When
-// its deliveries are used up it goes to the dead-letter topic, with the reason.
+// its deliveries are used up it goes to the dead-letter topic, with the reason. A delay below 0 or above 7 days is not sent
+// and does not settle the message: Wait, and QueueOnError, say ErrInvalidTimeout. Handle and Messages then give the message
+// back, with the topic's back-off, rather than acknowledge it, unless it is settled before.
 func (m *QueueMessage) Nack(delay time.Duration, reason string) *Settling {
 	return m.settle(proto.SettlementNack, delay, reason)
 }
@@ -50,7 +53,8 @@ func (m *QueueMessage) Reject(reason string) *Settling {
 func (m *QueueMessage) Release() *Settling { return m.settle(proto.SettlementRelease, 0, "") }
 
 // Extend makes the lease begin anew; with 0 as long as it was. The consumer does that by itself while the message is
-// worked on; it is for those that need more at once than QueueAckTimeout.
+// worked on; it is for those that need more at once than QueueAckTimeout: 100 ms to 24 hours. Anything else but
+// 0 is not sent, and the lease stays as it is: Wait, and QueueOnError, say ErrInvalidTimeout.
 func (m *QueueMessage) Extend(d time.Duration) *Settling {
 	return m.settle(proto.SettlementExtend, d, "")
 }
@@ -67,6 +71,13 @@ func (m *QueueMessage) settle(outcome proto.Settlement, delay time.Duration, rea
 	q := m.consumer
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if err := delayFault(outcome, delay); err != nil && !m.settled {
+		if outcome == proto.SettlementNack {
+			m.unsent = err
+		}
+		q.report(m, err)
+		return &Settling{consumer: q, over: true, err: err}
+	}
 	s := &Settling{}
 	if outcome != proto.SettlementExtend {
 		s = &m.final
@@ -89,6 +100,24 @@ func (m *QueueMessage) settle(outcome proto.Settlement, delay time.Duration, rea
 		m.lease.drop(m)
 	}
 	return s
+}
+
+// What the broker allows; it would refuse the outcomes of other messages together with one outside.
+const (
+	nackDelayMax    = proto.NackDelayMsMax * time.Millisecond
+	leaseTimeoutMin = proto.LeaseTimeoutMsMin * time.Millisecond
+	leaseTimeoutMax = proto.LeaseTimeoutMsMax * time.Millisecond
+)
+
+// delayFault says what is wrong with the time of an outcome; nil when nothing is.
+func delayFault(outcome proto.Settlement, d time.Duration) error {
+	switch {
+	case outcome == proto.SettlementNack && (d < 0 || d > nackDelayMax):
+		return ErrInvalidTimeout.Errorf("Nack with a delay of %v: 0 to %v is allowed", d, nackDelayMax)
+	case outcome == proto.SettlementExtend && d != 0 && (d < leaseTimeoutMin || d > leaseTimeoutMax):
+		return ErrInvalidTimeout.Errorf("Extend by %v: %v to %v is allowed, or 0 for as long as it was", d, leaseTimeoutMin, leaseTimeoutMax)
+	}
+	return nil
 }
 
 // millis are whole milliseconds: a delay that is not 0 stays one.
@@ -132,6 +161,7 @@ type Settling struct {
 	outcome  proto.Settlement
 	delay    uint32 // milliseconds
 	reason   string
+	alone    bool // a request with others was refused: it is sent again, as the only range
 	over     bool
 	err      error
 	done     chan struct{} // made by who waits

@@ -75,8 +75,8 @@ func QueueStartNone() QueueOption { return func(c *queueConfig) { c.startNone = 
 // and none comes twice. Without it each message comes at least once.
 func QueueAtMostOnce() QueueOption { return func(c *queueConfig) { c.atMostOnce = true } }
 
-// QueueOnError is called with a message whose lease was lost (ErrLeaseLost) or whose outcome may not have reached the
-// broker, and with what Handle has to tell about a partition, which is a PartitionError and has no message. Calls come
+// QueueOnError is called with a message whose lease was lost (ErrLeaseLost), whose outcome may not have reached the
+// broker, or whose Nack or Extend was not sent because of its time (ErrInvalidTimeout), and with what Handle has to tell about a partition, which is a PartitionError and has no message. Calls come
 // one at a time.
 func QueueOnError(f func(*QueueMessage, error)) QueueOption {
 	return func(c *queueConfig) { c.onError = f }
@@ -101,7 +101,7 @@ func (c *queueConfig) validate(group string) error {
 			faults = append(faults, fmt.Errorf("%s %d: %d to 100000 is allowed", n.option, n.n, n.min))
 		}
 	}
-	if c.ackTimeout != 0 && (c.ackTimeout < 100*time.Millisecond || c.ackTimeout > 24*time.Hour) {
+	if c.ackTimeout != 0 && (c.ackTimeout < leaseTimeoutMin || c.ackTimeout > leaseTimeoutMax) {
 		faults = append(faults, fmt.Errorf("QueueAckTimeout %v: 100ms to 24h is allowed, or 0 for the topic's", c.ackTimeout))
 	}
 	if c.handleMax < time.Second {

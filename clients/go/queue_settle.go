@@ -66,7 +66,19 @@ func (t *settler) send() {
 	if len(t.sent) > 0 || len(t.waiting) == 0 || l.ended {
 		return
 	}
-	slices.SortStableFunc(t.waiting, func(a, b *Settling) int { return cmp.Compare(a.base, b.base) })
+	slices.SortStableFunc(t.waiting, func(a, b *Settling) int {
+		switch {
+		case a.alone == b.alone:
+			return cmp.Compare(a.base, b.base)
+		case a.alone:
+			return -1
+		}
+		return 1
+	})
+	most := settleRangesMax
+	if t.waiting[0].alone {
+		most = 1
+	}
 	m := &proto.SettleRequest{Group: l.consumer.group, MemberID: l.member, TopicID: t.place.TopicID, Partition: t.place.Partition}
 	n := 0
 	var again []*Settling // extended twice, or extended after another outcome: one range in a request speaks of a message
@@ -79,7 +91,7 @@ func (t *settler) send() {
 		}
 		if last >= 0 && s.follows(&m.Ranges[last]) {
 			m.Ranges[last].NextOffset = s.next
-		} else if last+1 == settleRangesMax {
+		} else if last+1 == most {
 			break
 		} else {
 			m.Ranges = append(m.Ranges, proto.SettledRange{BaseOffset: s.base, NextOffset: s.next, Attempt: s.attempt, Outcome: s.outcome, DelayMs: s.delay, Reason: s.reason})
@@ -104,6 +116,7 @@ func (s *Settling) follows(r *proto.SettledRange) bool {
 
 // answered tells each outcome what became of it.
 func (t *settler) answered(request *proto.SettleRequest, payload []byte, err error) {
+	apart := len(request.Ranges) > 1 && (errors.Is(err, ErrInvalidTimeout) || errors.Is(err, ErrInvalidRequest))
 	var response proto.SettleResponse
 	if err == nil {
 		err = response.Decode(payload)
@@ -136,6 +149,11 @@ func (t *settler) answered(request *proto.SettleRequest, payload []byte, err err
 			t.send()
 		})
 		return
+	case apart: // nothing was done because of one of them: only that one is to fail
+		for _, s := range sent {
+			s.alone = true
+		}
+		t.waiting = append(sent, t.waiting...)
 	default:
 		for _, s := range sent {
 			s.finish(err)

@@ -305,6 +305,9 @@ func (s *session) settle(r *proto.SettleRequest) (proto.Message, error) {
 			return nil, proto.CodeInvalidRequest.Errorf("ranges overlap")
 		}
 		next = in.NextOffset
+		if in.Outcome == proto.SettlementNack && in.DelayMs > proto.NackDelayMsMax {
+			return nil, proto.CodeInvalidTimeout.Errorf("delay_ms is %d", in.DelayMs)
+		}
 		var result proto.SettledResult
 		for at := in.BaseOffset; at < in.NextOffset; at++ {
 			record := q.records[at]
