@@ -228,6 +228,9 @@ func (q *queueGroup) deliver() *core.Queue[*queueGroup] {
 		}
 		q.takers.Push(q.takers.Pop())
 		s.begin(span)
+		if m.leasable.Len() > 0 {
+			return &m.leasable // what credit is left is for the partitions that wait, in turn
+		}
 	}
 	return nil
 }

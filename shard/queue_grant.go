@@ -28,6 +28,7 @@ func (s *leaseShare) begin(span queue.Span) {
 	g.share, g.span, g.reserved = s, span, queueGrantBytes
 	l.credit -= int64(span.Records)
 	l.inFlight++
+	s.served = true
 	m.hold(l.peer, g.reserved)
 	g.read.Log, g.read.Offset, g.read.Limit = p.log, core.Offset(span.Base), p.highWatermark()
 	g.read.BytesMax, g.read.RecordsMax, g.read.Owner = queueGrantBytes, int(span.Next-span.Base), g

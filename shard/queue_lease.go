@@ -44,6 +44,7 @@ type leaseShare struct {
 	older   *leaseShare // of the same member
 	begun   bool        // its group has a window
 	waiting bool        // in queue.takers
+	served  bool        // has had a delivery since it waits
 	ended   bool        // nothing more is leased to it
 
 	place, placeOwn int // in queue.shares, in leaser.shares; while it has not ended
@@ -285,13 +286,22 @@ func (l *leaser) parch() {
 	l.peer.parched.Push(l)
 }
 
-// offer lets the shares that rest wait for records again.
+// offer lets the shares that rest wait for records again. Those that got nothing of the last credit go first: else the
+// partition that was first would take each credit, and the others would wait for as long as it has records.
 func (l *leaser) offer() {
 	if !l.able() {
 		return
 	}
 	for _, s := range l.resting {
-		s.offer()
+		if !s.served {
+			s.offer()
+		}
+	}
+	for _, s := range l.resting {
+		if s.served {
+			s.served = false
+			s.offer()
+		}
 	}
 	clear(l.resting)
 	l.resting = l.resting[:0]
