@@ -58,7 +58,9 @@ func (w *Window) Blocker(from int64) (Look, bool) {
 		if l.Leased {
 			l.Holder, l.Lease = r.tag, r.at
 		} else if r.state == Delayed {
-			l.Delay = r.at
+			if l.Delay = r.at; w.nextReady(o) == o {
+				l.State, l.Delay = Available, 0 // its time is over, which is counted so too
+			}
 		}
 		l.Reason, l.Text = w.causes.of(r)
 		return l, true

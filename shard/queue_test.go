@@ -377,6 +377,24 @@ func TestOutcomes(t *testing.T) {
 	w.wantStands(10, 10, 0, 0, 0, 0)
 }
 
+// A record whose delay is over, and that nobody has taken, is told as available wherever it is told.
+func TestDelayThatIsOverIsTold(t *testing.T) {
+	n, id := newQueue(t, 5)
+	w := n.worker(id, 1)
+	w.lease(0)
+	wantRecords(t, "first", w.credit(5), records(1, 0, 5))
+	later := outcome(proto.SettlementNack, 1, 0, 1)
+	later.DelayMs = 100
+	w.settles(later)
+	if d := w.describe(); d.Delayed != 1 || d.Blockers[0].State != proto.QueueRecordStateDelayed {
+		t.Errorf("before: %+v", d)
+	}
+	w.wait(200 * time.Millisecond)
+	if d := w.describe(); d.Delayed != 0 || d.Available != 1 || d.Blockers[0].State != proto.QueueRecordStateAvailable || d.Blockers[0].UntilMs != -1 {
+		t.Errorf("after it: %+v", d)
+	}
+}
+
 // A delay is counted by a clock that nobody sets, and survives a power cut.
 func TestDelaysOutliveCrashesAndClocks(t *testing.T) {
 	n, id := newQueue(t, 5)
