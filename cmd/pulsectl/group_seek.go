@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,6 +20,7 @@ type groupSeekFlags struct {
 	partition        uint32
 	shift            int64
 	execute, force   bool
+	create           bool
 
 	toGiven, shiftGiven, partitionGiven bool
 }
@@ -42,6 +44,9 @@ func newGroupSeek(s *session) *cobra.Command {
 or @TIME: RFC 3339, a time back from now (@-1h) or Unix milliseconds. --shift moves each
 committed offset by N, which may be negative. Offsets outside of what a partition holds
 become the nearest that it does.
+
+A group that does not exist is refused; --create lets it begin at the new place, as a stream
+group that has no members yet.
 
 The group must have no members; --force removes them first. They may join again, and go on
 at the new place.`,
@@ -67,6 +72,7 @@ at the new place.`,
 	flags.StringVar(&f.to, "to", "", "where to: start, end, OFFSET or @TIME")
 	flags.Int64Var(&f.shift, "shift", 0, "move by so many offsets")
 	flags.BoolVar(&f.execute, "execute", false, "do it; without, it is only shown")
+	flags.BoolVar(&f.create, "create", false, "a group that does not exist is made")
 	flags.BoolVar(&f.force, "force", false, "remove the members that the group has")
 	return cmd
 }
@@ -74,6 +80,12 @@ at the new place.`,
 func (s *session) seekGroup(ctx context.Context, a *pulsemq.Admin, f *groupSeekFlags) error {
 	place, err := parsePlace("--to", f.to, time.Now())
 	if f.toGiven && err != nil {
+		return err
+	}
+	if _, err := a.DescribeGroup(ctx, f.group); err != nil && !(f.create && errors.Is(err, pulsemq.ErrUnknownGroup)) {
+		if errors.Is(err, pulsemq.ErrUnknownGroup) {
+			err = fmt.Errorf("%w; --create makes it", err)
+		}
 		return err
 	}
 	d, err := a.DescribeTopic(ctx, f.topic)

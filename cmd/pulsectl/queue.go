@@ -80,6 +80,19 @@ func queueOf(ctx context.Context, a *pulsemq.Admin, group string) ([]queuePartit
 	return list, nil
 }
 
+// wantQueueGroup refuses a group that does not exist, and one of the other kind: it has no records that wait, and would
+// look as if all were well.
+func wantQueueGroup(ctx context.Context, a *pulsemq.Admin, group string) error {
+	d, err := a.DescribeGroup(ctx, group)
+	if err != nil {
+		return err
+	}
+	if d.Kind != pulsemq.GroupQueue {
+		return pulsemq.ErrGroupKindMismatch.Errorf("group %q is a %s group, and this is for queue groups: group describe and group lag show it", group, kindName(d.Kind))
+	}
+	return nil
+}
+
 func newQueueDescribe(s *session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "describe GROUP",
@@ -92,7 +105,7 @@ committed.`,
 		Args:    oneArgument("GROUP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.admin(cmd.Context(), func(ctx context.Context, a *pulsemq.Admin) error {
-				if _, err := a.DescribeGroup(ctx, args[0]); err != nil {
+				if err := wantQueueGroup(ctx, a, args[0]); err != nil {
 					return err
 				}
 				list, err := queueOf(ctx, a, args[0])

@@ -36,7 +36,10 @@ func newQueueDiscard(s *session) *cobra.Command {
 		Short: "Take dead records out of a queue group",
 		Long: `Records whose deliveries are used up, or that were rejected, stay dead in their partition when
 its topic has no dead-letter topic. Shows how many there are, and takes them out with
---execute: the group counts them as settled. The records themselves stay in the topic.`,
+--execute: the group counts them as settled. The records themselves stay in the topic.
+
+--offset fails when that record is not dead. Of one behind the oldest that queue describe
+lists, this is known with --execute only.`,
 		Example: `  pulsectl queue discard mails --topic orders
   pulsectl queue discard mails --topic orders -p 0 --offset 17 --execute`,
 		Args: oneArgument("GROUP"),
@@ -63,8 +66,15 @@ its topic has no dead-letter topic. Shows how many there are, and takes them out
 }
 
 func (s *session) discardDead(ctx context.Context, a *pulsemq.Admin, f *queueDiscardFlags) error {
-	if _, err := a.DescribeGroup(ctx, f.group); err != nil {
+	if err := wantQueueGroup(ctx, a, f.group); err != nil {
 		return err
+	}
+	d, err := a.DescribeTopic(ctx, f.topic)
+	if err != nil {
+		return err
+	}
+	if f.partitionGiven && int(f.partition) >= len(d.Partitions) {
+		return usagef("-p %d: topic %s has %s", f.partition, f.topic, counted(len(d.Partitions), "partition"))
 	}
 	list, err := a.DescribeQueue(ctx, f.group)
 	if err != nil {
@@ -82,6 +92,9 @@ func (s *session) discardDead(ctx context.Context, a *pulsemq.Admin, f *queueDis
 		base, next, dead := p.LowOffset, p.HighOffset, p.Dead
 		if f.offsetGiven {
 			base, next, dead = f.offset, f.offset+1, 1
+			if knownNotDead(&p, f.offset) {
+				continue
+			}
 		}
 		if f.execute {
 			n, err := a.DiscardDead(ctx, f.group, f.topic, p.Partition, base, next)
@@ -90,8 +103,14 @@ func (s *session) discardDead(ctx context.Context, a *pulsemq.Admin, f *queueDis
 			}
 			dead = uint64(n)
 		}
+		if dead == 0 {
+			continue // others were faster
+		}
 		total += dead
 		all = append(all, discardedPartition{f.group, f.topic, p.Partition, dead, f.execute})
+	}
+	if f.offsetGiven && len(all) == 0 {
+		return fmt.Errorf("topic %q partition %d: the record at offset %d is not dead in group %q: nothing was changed", f.topic, f.partition, f.offset, f.group)
 	}
 	if s.output == outputJSON {
 		return printJSON(s, all...)
@@ -105,4 +124,19 @@ func (s *session) discardDead(ctx context.Context, a *pulsemq.Admin, f *queueDis
 		fmt.Fprintln(s.out, "nothing was changed: --execute takes them out")
 	}
 	return nil
+}
+
+// knownNotDead says whether a record cannot be dead by what was described: it is outside of the window, it is in or between
+// the oldest that are not settled, or all that are dead are among them.
+func knownNotDead(p *pulsemq.QueuePartition, offset int64) bool {
+	dead := uint64(0)
+	for _, b := range p.Blockers {
+		if b.Offset >= offset {
+			return b.Offset > offset || b.State != pulsemq.QueueDead
+		}
+		if b.State == pulsemq.QueueDead {
+			dead++
+		}
+	}
+	return offset < p.LowOffset || offset >= p.HighOffset || dead == p.Dead
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -60,6 +62,14 @@ func TestQueueDiscard(t *testing.T) {
 		`{"offset":1,"attempt":1,"state":"dead","until_ms":-1,"reason":"no route to b"}`}, "queue", "describe", "g", "-o", "json")
 	check([]string{"no route to c", "3  "}, "group", "describe", "g")
 	check([]string{`"dead":3,"executed":false}`}, "queue", "discard", "g", "--topic", "t", "-o", "json")
+	for _, args := range [][]string{{"3"}, {"3", "--execute"}, {"4"}} { // acknowledged, and not there yet
+		var problem bytes.Buffer
+		args = append([]string{"--brokers", b.process.Address, "queue", "discard", "g", "--topic", "t", "-p", "0", "--offset"}, args...)
+		code := execute(t.Context(), streams{strings.NewReader(""), io.Discard, &problem}, args)
+		if code != 1 || !strings.Contains(problem.String(), "is not dead") {
+			t.Errorf("%q exits with %d: %s", args, code, problem.String())
+		}
+	}
 	check([]string{`"dead":1,"executed":true}`}, "queue", "discard", "g", "--topic", "t", "-p", "0", "--offset", "1", "--execute", "-o", "json")
 	check([]string{`"dead":2,"window":4,`}, "queue", "describe", "g", "-o", "json")
 	check([]string{"partition 0: 2 dead records\ndiscarded 2 records\n"}, "queue", "discard", "g", "--topic", "t", "--execute")
