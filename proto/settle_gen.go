@@ -194,8 +194,9 @@ type SettledRange struct {
 	Attempt uint32
 	// What becomes of them.
 	Outcome Settlement
-	// For nack: milliseconds until they are available again; 0 leaves it to the topic's back-off. For extend: the
-	// lease's new length; 0 takes the one it had.
+	// For nack: milliseconds until they are available again; 0 leaves it to the topic's back-off, and more than
+	// 604800000 is INVALID_TIMEOUT. For extend: the lease's new length; 0 takes the one it had, and what is below
+	// 100 or above 86400000 is INVALID_TIMEOUT.
 	DelayMs uint32
 	// For nack and reject: why, for the dead-letter record; at most 1024 bytes.
 	Reason string
