@@ -301,9 +301,10 @@ func (r *replay) pace(ctx context.Context) error {
 	}
 }
 
-// commit waits until what was sent is stored, and keeps how far that is.
+// commit waits until what was sent is stored, and keeps how far that is. An interruption does not end it: what is sent
+// already would be sent again.
 func (r *replay) commit(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, r.session.timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.session.timeout)
 	defer cancel()
 	if err := r.producer.Flush(ctx); err != nil {
 		r.broken = true
@@ -329,7 +330,7 @@ func (r *replay) commit(ctx context.Context) error {
 // end commits what is under way, also of a replay that was interrupted or met a letter that it cannot send.
 func (r *replay) end(ctx context.Context, err error) error {
 	if !r.broken {
-		err = errors.Join(err, r.commit(context.WithoutCancel(ctx)))
+		err = errors.Join(err, r.commit(ctx))
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.session.timeout)
 	defer cancel()
