@@ -105,6 +105,7 @@ func (c *chunk) find(offset core.Offset) int {
 type frameFields struct {
 	kind  FrameKind
 	index core.Index
+	term  core.Term
 	base  core.Offset
 	span  uint32
 	bytes int
@@ -115,6 +116,7 @@ func readFrameFields(b []byte) frameFields {
 	return frameFields{
 		kind:  FrameKind(b[5]),
 		index: core.Index(binary.BigEndian.Uint64(b[24:])),
+		term:  core.Term(binary.BigEndian.Uint32(b[32:])),
 		base:  core.Offset(binary.BigEndian.Uint64(b[40:])),
 		span:  binary.BigEndian.Uint32(b[48:]),
 		bytes: int(binary.BigEndian.Uint32(b[52:])),

@@ -49,6 +49,9 @@ type Read struct {
 	Records int
 	// Next is the offset behind the last batch; Offset when there is none.
 	Next core.Offset
+	// Term is that of the last frame before Next; 0 when there was none. A log that was rolled back since may know
+	// another there.
+	Term core.Term
 	// Stored is when the first batch was appended, nanoseconds since the Unix epoch; 0 without one.
 	Stored int64
 	Err    error
@@ -60,7 +63,7 @@ type Read struct {
 // Reset forgets the result and keeps the memory of its lists.
 func (r *Read) Reset() {
 	r.Slices, r.Slabs = r.Slices[:0], r.Slabs[:0]
-	r.Bytes, r.Records, r.Next, r.Stored, r.Err, r.copySlab, r.copyAt = 0, 0, 0, 0, nil, nil, 0
+	r.Bytes, r.Records, r.Next, r.Term, r.Stored, r.Err, r.copySlab, r.copyAt = 0, 0, 0, 0, 0, nil, nil, 0
 }
 
 // Release gives back the memory that the slices lie in.
@@ -196,7 +199,7 @@ func (r *Read) take(f *frameFields, payload []byte, limit core.Offset) (run []by
 	if f.base >= r.Next && end <= limit && r.Bytes+len(payload) <= r.BytesMax && (r.RecordsMax <= 0 || r.Records+int(f.span) <= r.RecordsMax) {
 		r.Bytes += len(payload)
 		r.Records += int(f.span)
-		r.Next = end
+		r.Next, r.Term = end, f.term
 		return payload, end < limit && len(r.Slices) < readSlicesMax-1
 	}
 	from := -1
@@ -224,8 +227,9 @@ func (r *Read) take(f *frameFields, payload []byte, limit core.Offset) (run []by
 		at += n
 		r.Bytes += n
 		r.Records += count
-		r.Next = next
+		r.Next, r.Term = next, f.term
 	}
+	r.Term = f.term
 	if from < 0 {
 		r.Next = max(r.Next, min(end, limit)) // a compacted frame may hold nothing here
 		return nil, true

@@ -309,7 +309,7 @@ func (d *diskRead) parse() {
 			}
 			break
 		}
-		f := frameFields{kind: h.Kind, index: h.Index, base: h.BaseOffset, span: h.Span, bytes: int(h.Bytes)}
+		f := frameFields{kind: h.Kind, index: h.Index, term: h.Term, base: h.BaseOffset, span: h.Span, bytes: int(h.Bytes)}
 		run, more := r.take(&f, payload, d.limit)
 		if len(run) > 0 && r.Stored == 0 {
 			r.Stored = h.AppendTime

@@ -423,8 +423,15 @@ func (o *rigOwner) read(from, limit core.Offset, bytesMax int) ([]byte, error) {
 		if r.Next <= from {
 			o.rig.t.Fatalf("a read from %d of [%d, %d) came back without progress", from, o.log.StartOffset(), limit)
 		}
+		var last proto.Batch
 		for _, s := range r.Slices {
 			all = append(all, s...)
+			if err := eachBatch(s, func(_ int, b proto.Batch) error { last = b; return nil }); err != nil {
+				o.rig.t.Fatal(err)
+			}
+		}
+		if last != nil && core.Offset(last.NextOffset()) == r.Next && r.Term != core.Term(last.LeaderEpoch()) {
+			o.rig.t.Fatalf("a read from %d is said to end in term %d, its last batch is of term %d", from, r.Term, last.LeaderEpoch())
 		}
 		from = r.Next
 		r.Release()

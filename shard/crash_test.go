@@ -142,6 +142,47 @@ func TestFailedWriteRollsBack(t *testing.T) {
 	}
 }
 
+// A log that returned to its durable point between two chunks of an answer may have grown again beyond what the reader
+// has: it is told that the log was cut, and neither goes on behind records that it never saw nor hears of an offset that
+// there is not.
+func TestRollbackBetweenChunksIsTold(t *testing.T) {
+	for _, again := range []int{0, 1, 6} {
+		n := newNode(t, 1)
+		id := n.create("t", 1, "durability", "batch", "flush.bytes", "64MiB").Partitions[0].ID
+		p := n.machines[0].partitions[id]
+		produceN(n, id, 1, 1, 400<<10)
+		for range 20 {
+			n.clock.advance(1e9)
+			n.settle()
+		}
+		if p.log.DurableOffset() != 1 {
+			t.Fatalf("durable up to %d", p.log.DurableOffset())
+		}
+		fault := n.disks[0].folder.fs.Inject(&mem.Fault{Kind: core.DiskSync, Path: "topics/*", Count: 1})
+		produceN(n, id, 5, 1, 400<<10)
+		f := n.fetchRequest(id, 0)
+		f.BytesMax, f.LastEpoch = 4<<20, -1
+		chunk := n.one(f)
+		if chunk.Parcel == nil || !chunk.More || chunk.Offset < 2 {
+			t.Fatalf("the first chunk: %+v", chunk)
+		}
+		for range 20 {
+			n.clock.advance(1e9)
+			n.settle()
+		}
+		if fault.Hits() == 0 || n.machines[0].stats.RolledBack == 0 || p.log.EndOffset() != 1 {
+			t.Fatalf("the fault was hit %d times, the log ends at %d", fault.Hits(), p.log.EndOffset())
+		}
+		produceN(n, id, again, 1, 400<<10)
+		n.giveBack(id, chunk.Parcel)
+		n.settle()
+		got := n.answers()
+		if len(got) != 1 || got[0].Err == nil || got[0].Err.Code != proto.CodeLogTruncated || got[0].Err.Truncation.EndOffset != 1 {
+			t.Errorf("with %d batches since, the reader at %d is answered %+v", again, chunk.Offset, got)
+		}
+	}
+}
+
 func TestFullDisk(t *testing.T) {
 	n := newNode(t, 1)
 	id := n.create("t", 1).Partitions[0].ID

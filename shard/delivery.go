@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"github.com/pulsemq/pulsemq/core"
 	"github.com/pulsemq/pulsemq/proto"
 	"github.com/pulsemq/pulsemq/ring/mail"
 	"github.com/pulsemq/pulsemq/segment"
@@ -51,7 +52,7 @@ func (d *delivery) ReadDone(r *segment.Read) {
 	p.read(r)
 	s.credit += d.reserved - bytes // the last push may overdraw by a batch
 	m.settleHold(s.peer, bytes, d.reserved)
-	h.offset, h.lastEpoch, h.state = r.Next, p.epochAt(r.Next-1), shareIdle
+	h.offset, h.lastEpoch, h.state = r.Next, core.LeaderEpoch(r.Term), shareIdle
 	parcel := m.pack(r)
 	parcel.Owner = d
 	m.answer = mail.Answer{

@@ -25,7 +25,7 @@ type fetch struct {
 	received int64
 
 	offset      core.Offset
-	lastEpoch   core.LeaderEpoch // of the last record that the client read; -1 after the first chunk
+	lastEpoch   core.LeaderEpoch // of the last record that the client read or was sent; -1: not known
 	bytesLeft   int
 	recordsLeft int
 	bytesMin    int
@@ -207,7 +207,7 @@ func (f *fetch) answer(r *segment.Read) {
 	p.read(r)
 	m.settleHold(f.peer, int64(r.Bytes), f.held)
 	f.held = int64(r.Bytes)
-	f.offset, f.lastEpoch = r.Next, -1
+	f.offset, f.lastEpoch = r.Next, core.LeaderEpoch(r.Term) // the log may be cut before the next chunk
 	// Another chunk follows when it was the chunk that ended this one, and not what
 	// the client asked for.
 	chunked := r.BytesMax < f.bytesLeft

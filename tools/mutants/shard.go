@@ -149,6 +149,14 @@ var shardMutants = []mutant{
 		Tests: []string{"shard.TestReadsUnderWayHideWhatARaisedDurabilityHides"},
 	},
 	{
+		Name:  "fetch-remembers-what-it-sent",
+		Rule:  "Who has a chunk of an answer that a failed write took back is told that the log was cut.",
+		File:  "shard/fetch.go",
+		Find:  "core.LeaderEpoch(r.Term) // the log may be cut",
+		Put:   "-1 // the log may be cut",
+		Tests: []string{"shard.TestRollbackBetweenChunksIsTold"},
+	},
+	{
 		Name:  "push-under-way-hides-what-was-raised",
 		Rule:  "A read that began before the durability was raised shows no more than one that begins afterwards.",
 		File:  "shard/delivery.go",
