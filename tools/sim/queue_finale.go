@@ -60,21 +60,38 @@ func (q *queues) finale() {
 	}
 }
 
+// windowTime is how long the records of a full window may take, from their leases until the dead ones among them are
+// taken out.
+const windowTime = int64(500e6)
+
+// patience is how long the group may take: through a window of a few records it goes a few at a time.
+func (c *queueGroup) patience() int64 {
+	wait := healTime
+	for _, l := range c.wanted() {
+		if l.reading != nil {
+			wait += max(0, l.reading.end-max(0, c.of(l).low)) / int64(l.topic.queue.window) * windowTime
+		}
+	}
+	return wait
+}
+
 // drain waits until there is nothing to say against any group.
 func (q *queues) drain() bool {
 	w := q.world
+	patience := healTime
 	for _, c := range q.all {
 		c.problem = "not looked at yet"
 		c.look()
+		patience = max(patience, c.patience())
 	}
-	for by := w.clock.monotonic + healTime; w.failed == nil; {
+	for by := w.clock.monotonic + patience; w.failed == nil; {
 		w.until(w.clock.monotonic+50e6, nil)
 		i := slices.IndexFunc(q.all, func(c *queueGroup) bool { return c.problem != "" })
 		if i < 0 {
 			return w.failed == nil
 		}
 		if w.clock.monotonic > by {
-			q.all[i].fail("is not done %d seconds after the last fault: %s", healTime/1e9, q.all[i].problem)
+			q.all[i].fail("is not done %d seconds after the last fault: %s", patience/1e9, q.all[i].problem)
 		}
 	}
 	return false

@@ -257,3 +257,20 @@ func TestStandDoubt(t *testing.T) {
 		t.Error("a lease counts while a seek is in the air")
 	}
 }
+
+// A window of three records goes three at a time, so many records take their time; a group that may take them all at
+// once has no more than the rest.
+func TestPatience(t *testing.T) {
+	for window, want := range map[int]int64{3: healTime + 1000/3*windowTime, 10_000: healTime} {
+		r := newStandRig(queueRules{ready: true, window: window})
+		l, c := r.stand.log, r.stand.group
+		c.names = []string{l.topic.name}
+		r.world.topics = []*topic{l.topic}
+		l.topic.logs = []*plog{l}
+		l.reading = &reading{log: l, end: 1020}
+		r.stand.low = 20
+		if got := c.patience(); got != want {
+			t.Errorf("with a window of %d: %d s, want %d", window, got/1e9, want/1e9)
+		}
+	}
+}
