@@ -25,6 +25,17 @@ func polled(t *testing.T, q *QueueConsumer, n int) (messages []*QueueMessage) {
 	return messages
 }
 
+// next is what comes next, in good time.
+func next[T any](t *testing.T, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-within(t).Done():
+		t.Error("nothing comes")
+	}
+	return v
+}
+
 // A time that the broker does not allow fails by itself: it neither settles its message nor reaches those beside it.
 func TestQueueDelayOutsideFailsAlone(t *testing.T) {
 	c := fake(t, 1)
@@ -45,7 +56,7 @@ func TestQueueDelayOutsideFailsAlone(t *testing.T) {
 		if err := s.Wait(within(t)); !errors.Is(err, ErrInvalidTimeout) || !strings.Contains(err.Error(), text) {
 			t.Errorf("got %v, want %s", err, text)
 		}
-		if err := <-told; !errors.Is(err, ErrInvalidTimeout) {
+		if err := next(t, told); !errors.Is(err, ErrInvalidTimeout) {
 			t.Errorf("QueueOnError got %v", err)
 		}
 	}
@@ -88,10 +99,10 @@ func TestQueueHandlerDelayOutside(t *testing.T) {
 			return nil
 		})
 	})
-	if s := <-nacks; s.BaseOffset != 0 || s.DelayMs != proto.NackDelayMsMax || s.Reason != "later" {
+	if s := next(t, nacks); s.BaseOffset != 0 || s.DelayMs != proto.NackDelayMsMax || s.Reason != "later" {
 		t.Errorf("RetryAfter became %+v", s)
 	}
-	if s := <-nacks; s.BaseOffset != 1 || s.DelayMs != 0 || !strings.Contains(s.Reason, "is allowed") {
+	if s := next(t, nacks); s.BaseOffset != 1 || s.DelayMs != 0 || !strings.Contains(s.Reason, "is allowed") {
 		t.Errorf("a Nack that cannot be sent became %+v", s)
 	}
 	until(t, "the others are done", func() bool { return c.Settled(proto.SettlementAck) == 2 })

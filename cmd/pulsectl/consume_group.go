@@ -23,6 +23,7 @@ func (s *session) consumeGroup(ctx context.Context, f *consumeFlags, from pulsem
 	if f.ack == "none" {
 		every = 0
 	}
+	s.sayAbsent(ctx, client, f.topic)
 	consumer, err := client.NewGroupConsumer(f.group, pulsemq.GroupTopics(f.topic), pulsemq.GroupStart(from), pulsemq.GroupAutoCommit(every),
 		pulsemq.GroupClientName("pulsectl "+name), pulsemq.GroupReads(pulsemq.ConsumerSkipCorrupt(f.skip), pulsemq.ConsumerReset(pulsemq.ConsumerResetEarliest)))
 	if err != nil {
@@ -61,4 +62,12 @@ func (s *session) printGroup(ctx context.Context, consumer *pulsemq.GroupConsume
 		}
 	}
 	return ctx.Err()
+}
+
+// sayAbsent tells whom a member waits for when its topic does not exist, which may be a mistyped name. Whatever else keeps
+// it from reading is told by the reading.
+func (s *session) sayAbsent(ctx context.Context, client *pulsemq.Client, topic string) {
+	if _, err := client.Admin().DescribeTopic(ctx, topic); errors.Is(err, pulsemq.ErrUnknownTopic) {
+		fmt.Fprintf(s.err, "pulsectl: topic %q does not exist; waiting for it\n", topic)
+	}
 }

@@ -22,6 +22,7 @@ func (s *session) consumeQueue(ctx context.Context, f *consumeFlags, from pulsem
 	if f.ack == "none" {
 		options = append(options, pulsemq.QueueAtMostOnce())
 	}
+	s.sayAbsent(ctx, client, f.topic)
 	consumer, err := client.NewQueueConsumer(f.group, options...)
 	if err != nil {
 		return err

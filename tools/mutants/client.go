@@ -140,4 +140,28 @@ var clientMutants = []mutant{
 		Put:   "MemberID: l.consumer.memberID, TopicID",
 		Tests: []string{"clients/go.TestQueueMemberRemoved"},
 	},
+	{
+		Name:  "delay-outside-fails-alone",
+		Rule:  "A delay that the broker does not allow never reaches it, where it would take other outcomes along.",
+		File:  "clients/go/queue_message.go",
+		Find:  "	if err := delayFault(outcome, delay); err != nil && !m.settled {\n",
+		Put:   "	if err := delayFault(outcome, delay); err != nil && false {\n",
+		Tests: []string{"clients/go.TestQueueDelayOutsideFailsAlone"},
+	},
+	{
+		Name:  "unsent-nack-is-no-ack",
+		Rule:  "A message whose Nack could not be sent is given back, never acknowledged by itself.",
+		File:  "clients/go/queue_consumer.go",
+		Find:  "	if unsent != nil && outcome == proto.SettlementAck {\n",
+		Put:   "	if unsent != nil && false {\n",
+		Tests: []string{"clients/go.TestQueueHandlerDelayOutside"},
+	},
+	{
+		Name:  "refused-range-fails-alone",
+		Rule:  "Outcomes that were refused because of one of them are sent again range by range.",
+		File:  "clients/go/queue_settle.go",
+		Find:  "	apart := len(request.Ranges) > 1 && (",
+		Put:   "	apart := false && (",
+		Tests: []string{"clients/go.TestQueueRefusedRangeFailsAlone"},
+	},
 }
