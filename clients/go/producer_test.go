@@ -206,7 +206,7 @@ func TestDeliveryTimeout(t *testing.T) {
 func TestGoesOnAfterTimeout(t *testing.T) {
 	c := fake(t, 1)
 	c.Create("t", 1)
-	p := producer(t, connect(t, c), ProducerDeliveryTimeout(100*time.Millisecond), ProducerBatchRecords(1))
+	p := producer(t, connect(t, c), ProducerDeliveryTimeout(time.Second), ProducerBatchRecords(1))
 	if _, err := p.Send(within(t), &Message{Topic: "t", Value: []byte("first")}); err != nil {
 		t.Fatal(err)
 	}
