@@ -248,9 +248,10 @@ func (q *queues) letter(l *plog, r *proto.Record, from *deadletter.Provenance) {
 	}
 	var s *stand
 	topics := 0
-	for _, stand := range q.all[g].stands {
-		if t := stand.log.topic; t.name == from.Topic && stand.log.number == from.Partition {
-			s = stand
+	c := q.all[g]
+	for _, t := range w.topics {
+		if t.name == from.Topic && int(from.Partition) < len(t.logs) && c.asked[t.logs[from.Partition]] {
+			s = c.of(t.logs[from.Partition])
 			topics++
 		}
 	}

@@ -44,6 +44,7 @@ type queueGroup struct {
 	poison  int64 // one record in so many is never acked
 	stands  []*stand
 	byLog   map[*plog]*stand
+	asked   map[*plog]bool // that a member has asked to lease from, whether or not it ever got a record
 }
 
 func (w *world) newQueues(seed uint64, forced bool) *queues {
@@ -66,7 +67,7 @@ func (q *queues) begin() {
 	}
 	w.admin.create(q.letters)
 	for range 1 + q.random.IntN(2) {
-		c := &queueGroup{world: w, name: fmt.Sprintf("q%d", len(q.all)), byLog: map[*plog]*stand{}, poison: 5 + q.random.Int64N(30)}
+		c := &queueGroup{world: w, name: fmt.Sprintf("q%d", len(q.all)), byLog: map[*plog]*stand{}, asked: map[*plog]bool{}, poison: 5 + q.random.Int64N(30)}
 		for range 1 + q.random.IntN(3) {
 			c.names = append(c.names, fmt.Sprintf("t%d", q.random.IntN(4)))
 		}

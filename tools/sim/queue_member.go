@@ -254,6 +254,9 @@ func (m *queueMember) subscribe() {
 	if m.name == 0 {
 		request.Group, request.MemberID, request.Remove = m.group.name, m.id, nil
 	}
+	for _, l := range adding {
+		m.group.asked[l] = true
+	}
 	m.credit += int64(request.CreditRecords)
 	m.granted = append(m.granted, grant{m.credit, w.clock.monotonic})
 	m.changing = true

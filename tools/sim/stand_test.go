@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/pulsemq/pulsemq/deadletter"
 	"github.com/pulsemq/pulsemq/proto"
 )
 
@@ -271,6 +272,24 @@ func TestPatience(t *testing.T) {
 		r.stand.low = 20
 		if got := c.patience(); got != want {
 			t.Errorf("with a window of %d: %d s, want %d", window, got/1e9, want/1e9)
+		}
+	}
+}
+
+// A lease that a crash has taken before its member heard of it counts as a delivery, and the last one may make a dead
+// letter of a record that nobody ever got. Nobody's dead letter is one of a partition that no member has asked for.
+func TestLetterOfWhatNobodyGot(t *testing.T) {
+	for _, asked := range []bool{true, false} {
+		r := newStandRig(queueRules{ready: true, limit: 1, window: 10, letters: true})
+		l, c := r.stand.log, r.stand.group
+		r.world.topics, l.topic.logs = []*topic{l.topic}, []*plog{l}
+		c.stands, c.byLog, c.asked = nil, map[*plog]*stand{}, map[*plog]bool{l: asked}
+		q := &queues{world: r.world, all: []*queueGroup{c}, letters: &topic{world: r.world, name: "letters"}}
+		to := &plog{world: r.world, topic: q.letters}
+		q.letters.logs = []*plog{to}
+		q.letter(to, &proto.Record{}, &deadletter.Provenance{Group: c.name, Topic: l.topic.name, Partition: l.number, Offset: 5, Attempts: 1, Reason: "abandoned"})
+		if failed := r.world.failed != nil; failed == asked {
+			t.Errorf("asked for %v: %v", asked, r.world.failed)
 		}
 	}
 }
