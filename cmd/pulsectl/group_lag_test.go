@@ -110,7 +110,7 @@ func TestLagMetricFollowsTheGroup(t *testing.T) {
 	}
 	seek := func(partition, to string) {
 		t.Helper()
-		b.run("", "group", "seek", "g", "--topic", "t", "-p", partition, "--to", to, "--execute")
+		b.run("", "group", "seek", "g", "--topic", "t", "-p", partition, "--to", to, "--create", "--execute")
 	}
 	start()
 	b.run("", "topic", "create", "t", "--partitions", "2")
@@ -145,7 +145,7 @@ func TestLagIsWatched(t *testing.T) {
 	}
 	b.run("", "topic", "create", "t")
 	b.run("1\n", "produce", "t")
-	b.run("", "group", "seek", "g", "--topic", "t", "--to", "start", "--execute")
+	b.run("", "group", "seek", "g", "--topic", "t", "--to", "start", "--create", "--execute")
 	out, in := io.Pipe()
 	problems, told := io.Pipe()
 	ctx, interrupt := context.WithCancel(context.Background())
