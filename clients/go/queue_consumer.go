@@ -433,7 +433,7 @@ func (q *QueueConsumer) Close(ctx context.Context) error {
 	}
 	q.closed = true
 	for l := range q.all {
-		l.giveBack(func(*QueueMessage) bool { return true })
+		l.stop()
 	}
 	q.signal()
 	q.mu.Unlock()

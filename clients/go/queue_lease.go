@@ -88,6 +88,19 @@ func (l *leasing) unlease(p *queuePart) {
 	l.change()
 }
 
+// stop takes every partition off and gives back what waits. In this order: what is given back first might be leased to this
+// member again, with credit that it has left, and would count as delivered when the subscription ends.
+func (l *leasing) stop() {
+	for tp, p := range l.parts {
+		p.leasing = nil
+		l.remove = append(l.remove, tp)
+	}
+	clear(l.parts)
+	l.add = nil
+	l.change()
+	l.giveBack(func(*QueueMessage) bool { return true })
+}
+
 // giveBack releases messages that wait here.
 func (l *leasing) giveBack(which func(*QueueMessage) bool) {
 	for m := range l.held {

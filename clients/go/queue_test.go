@@ -476,12 +476,17 @@ func TestQueueCloseReleases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "all have come", func() bool { // one that is under way when it closes counts as delivered
+	m.Ack()
+	until(t, "all have come", func() bool { // what is under way when it closes may count as delivered
 		q.mu.Lock()
 		defer q.mu.Unlock()
+		for l := range q.all {
+			if l.asking || l.owed > 0 {
+				return false
+			}
+		}
 		return len(q.ready) == 7
 	})
-	m.Ack()
 	if err := q.Close(within(t)); err != nil {
 		t.Fatal(err)
 	}
