@@ -206,24 +206,30 @@ func (a *Admin) DeleteGroup(ctx context.Context, group string) error {
 	return err
 }
 
-// GroupOffsets is how far a group has come in every partition that it has ever owned or committed to, by topic.
-func (a *Admin) GroupOffsets(ctx context.Context, group string) ([]GroupOffset, error) {
-	names := map[TopicID]string{}
-	leaders := map[uint32]bool{}
+// leaders are the brokers that lead partitions, and the names of all topics.
+func (a *Admin) leaders(ctx context.Context) (names map[TopicID]string, leaders map[uint32]bool, err error) {
+	names, leaders = map[TopicID]string{}, map[uint32]bool{}
 	for topic, err := range a.Topics(ctx) {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		names[topic.ID] = topic.Name
 		for _, p := range topic.Partitions {
 			leaders[p.Leader] = true
 		}
 	}
+	delete(leaders, 0) // of partitions without a leader
+	return names, leaders, nil
+}
+
+// GroupOffsets is how far a group has come in every partition that it has ever owned or committed to, by topic.
+func (a *Admin) GroupOffsets(ctx context.Context, group string) ([]GroupOffset, error) {
+	names, leaders, err := a.leaders(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var all []GroupOffset
 	for node := range leaders {
-		if node == 0 {
-			continue
-		}
 		answer, err := askNode[proto.FetchOffsetsResponse](ctx, a, node, &proto.FetchOffsetsRequest{Group: group, All: true})
 		if err != nil {
 			return nil, err

@@ -56,22 +56,12 @@ type QueueBlocker struct {
 
 // DescribeQueue tells how a queue group stands in every partition that it has begun in, by topic and number.
 func (a *Admin) DescribeQueue(ctx context.Context, group string) ([]QueuePartition, error) {
-	names := map[TopicID]string{}
-	leaders := map[uint32]bool{}
-	for topic, err := range a.Topics(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		names[topic.ID] = topic.Name
-		for _, p := range topic.Partitions {
-			leaders[p.Leader] = true
-		}
+	names, leaders, err := a.leaders(ctx)
+	if err != nil {
+		return nil, err
 	}
 	var all []QueuePartition
 	for node := range leaders {
-		if node == 0 {
-			continue
-		}
 		answer, err := askNode[proto.DescribeQueueResponse](ctx, a, node, &proto.DescribeQueueRequest{Group: group, All: true})
 		if err != nil {
 			return nil, err
