@@ -35,6 +35,8 @@ type Folder struct {
 	lock   *os.File // nil without FolderOptions.Lock
 	direct bool
 	spares spares
+
+	reclaimer reclaimer
 }
 
 // OpenFolder opens a data folder and takes its lock. It wraps ErrLocked when
@@ -71,6 +73,7 @@ func (f *Folder) Dir() string { return f.dir }
 
 // Close releases the lock. Files that are still open stay usable.
 func (f *Folder) Close() error {
+	f.reclaimer.close()
 	var err error
 	if f.lock != nil {
 		err = f.lock.Close() // the lock ends with its descriptor
@@ -127,7 +130,23 @@ func (f *Folder) remove(path string) error {
 	if err != nil {
 		return err
 	}
-	return f.names.remove(path)
+	return f.unlink(path)
+}
+
+// unlink takes a name away. What a large file holds is given back little by little.
+func (f *Folder) unlink(path string) error {
+	file, err := f.open(path, os.O_RDWR, false)
+	if err != nil {
+		return f.names.remove(path) // it is no file, or there is none
+	}
+	size, err := file.size()
+	if err != nil || size <= reclaimStepBytes {
+		_ = file.close()
+		return f.names.remove(path)
+	}
+	err = f.names.remove(path)
+	f.reclaimer.take(file)
+	return err
 }
 
 func (f *Folder) removeAll(path string) error {
@@ -135,6 +154,13 @@ func (f *Folder) removeAll(path string) error {
 	if err != nil {
 		return err
 	}
+	// Each file by itself, and then what is left: the folders, and what could not be removed.
+	_ = fs.WalkDir(f.root.FS(), path, func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() {
+			_ = f.unlink(name)
+		}
+		return nil
+	})
 	return f.root.RemoveAll(path)
 }
 
