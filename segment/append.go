@@ -364,7 +364,12 @@ func (s *Store) placeDirect() {
 	kept := s.placeList[:0]
 	for _, l := range s.placeList {
 		tooLarge := l.largeBytes > s.journal.frameBytesMax()
-		if l.largeBytes == 0 || l.opening != 0 || files > directFilesMax && l.largeBytes < directBytesMin && !tooLarge {
+		ready := l.largeBytes == 0 || l.segmentReady()
+		if !ready { // its file is begun, and until it is there the journal takes what comes
+			l.flushIndex = max(l.flushIndex, l.index)
+			s.kick(l)
+		}
+		if l.largeBytes == 0 || l.opening != 0 || !tooLarge && (!ready || files > directFilesMax && l.largeBytes < directBytesMin) {
 			kept = append(kept, l)
 			continue
 		}

@@ -29,7 +29,7 @@ func staleRig(t *testing.T) (r *rig, o, driver *rigOwner) {
 	r = newRig(t, nil)
 	owners := r.serve(16, 17)
 	o = owners[0]
-	o.append(1, 10)
+	o.append(1, 100<<10) // makes the segment
 	r.settle()
 	o.append(1, 100<<10)
 	r.settle()

@@ -380,7 +380,7 @@ func TestFullDiskLeavesNoHoles(t *testing.T) {
 func TestFailedSegmentIsReadUpToItsDurablePoint(t *testing.T) {
 	r := newRig(t, func(o *rigOptions) { o.store.IdleNanos = 1e9 })
 	o := r.serve(16)[0]
-	o.append(1, 100)
+	o.append(1, 100<<10) // makes the segment
 	r.settle()
 	o.append(1, 100<<10)
 	r.settle()

@@ -508,6 +508,9 @@ func (want *hurtLog) check(r *rig, l *Log, w *wound, end core.Offset, about func
 			sealed = max(sealed, p.index)
 		}
 	}
+	if g := l.active(); g != nil { // what lies before it was synced before it began
+		sealed = max(sealed, g.header.BaseIndex-1)
+	}
 	for i := range want.places {
 		p := &want.places[i]
 		if p.inJournal && p.header.Index <= sealed {

@@ -38,7 +38,7 @@ func togetherRig(t *testing.T, order string, ids ...core.PartitionID) *rig {
 		o.log = LogOptions{Durability: core.DurabilityBatch, FlushNanos: 1e18, FlushBytes: 1 << 40}
 	})
 	for i, o := range r.serve(ids...) {
-		o.append(1, 10)
+		o.append(1, 100<<10) // makes the segment
 		r.settle()
 		for range 1 + i {
 			o.append(1, 100<<10)

@@ -120,3 +120,10 @@ func (l *Log) active() *segment {
 	}
 	return nil
 }
+
+// segmentReady says that the active segment takes all that waits for it. A new one costs
+// some syncs of folders before it takes anything.
+func (l *Log) segmentReady() bool {
+	g := l.active()
+	return g != nil && !g.ended && !l.rollWanted && (g.empty() || g.position+l.dirtyBytes <= l.options.SegmentBytes)
+}

@@ -104,7 +104,7 @@ func TestStartReadsNoReservedExtents(t *testing.T) {
 func TestExtentReturnedUnderAppends(t *testing.T) {
 	r := newRig(t, nil)
 	o := r.serve(16)[0]
-	o.append(1, 10)
+	o.append(1, 80<<10) // makes the segment
 	r.settle()
 	o.append(1, 80<<10)
 	r.settle()

@@ -15,15 +15,15 @@ func TestStopDuringTheRestAfterAFailure(t *testing.T) {
 		for _, failing := range []bool{false, true} {
 			r := newRig(t, func(o *rigOptions) { o.log.Durability = level })
 			o := r.serve(16)[0]
-			o.append(1, 100)
+			o.append(1, 100<<10) // makes the segment
 			r.settle()
 			r.fs.Inject(&mem.Fault{Kind: core.DiskWrite, Path: "topics/*"})
 			o.append(1, 100<<10)
 			r.until("the rollback", func() bool { return len(o.rolled) > 0 })
 			r.store.Flush(r.clock.mono)
 			o.append(1, 100)
-			r.settle()           // the new term is open
-			o.append(1, 100<<10) // waits for the rest to end
+			r.settle()                                     // the new term is open
+			o.append(1, r.store.journal.frameBytesMax()+1) // too large for the journal: waits for the rest to end
 			o.append(1, 100)
 			r.turn()
 			if failing {

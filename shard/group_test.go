@@ -472,7 +472,7 @@ func TestCommitBehindAFailedWrite(t *testing.T) {
 		t.Run(durability, func(t *testing.T) {
 			n := newNode(t, 1)
 			id := n.create("t", 1, "durability", durability).Partitions[0].ID
-			big := 200 << 10 // goes straight to its segment
+			big := 700 << 10 // too large for the journal
 			n.one(n.produceRequest(id, batchSpec{records: 2, value: 5, producer: -1}))
 			n.own(id, "g", 1)
 			n.mustCursor(id, mail.Cursor{Deed: mail.CursorCommit, Group: "g", Owner: 1, Offset: 1})

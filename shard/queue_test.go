@@ -814,7 +814,7 @@ func TestQueueRollsBack(t *testing.T) {
 	n.clock.advance(time.Second)
 	w.settle()
 	fault := n.disks[0].folder.fs.Inject(&mem.Fault{Kind: core.DiskSync, Path: "topics/*", Count: 1})
-	produce := n.produceRequest(id, batchSpec{records: 1, value: 200 << 10, producer: -1}) // goes straight to its segment
+	produce := n.produceRequest(id, batchSpec{records: 1, value: 700 << 10, producer: -1}) // too large for the journal
 	n.send(&produce)
 	settle := w.request(mail.RequestSettle)
 	settle.ID, settle.Body = 5, &mail.Settle{Group: "g", Member: "m1", Ranges: []proto.SettledRange{outcome(proto.SettlementAck, 1, 0, 1)}}

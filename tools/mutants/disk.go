@@ -67,4 +67,28 @@ var diskMutants = []mutant{
 		Put:   "",
 		Tests: []string{"segment/disk/mem.TestCrashDropsEntries"},
 	},
+	{
+		Name:  "disk-reclaims-in-steps",
+		Rule:  "The space of a large file that is removed goes back in steps.",
+		File:  "segment/disk/posix/folder.go",
+		Find:  "	f.reclaimer.take(file)\n",
+		Put:   "	_ = file.close()\n",
+		Tests: []string{"segment/disk/posix.TestLargeFilesGoInSteps"},
+	},
+	{
+		Name:  "disk-reclaims-its-own",
+		Rule:  "A removed file that has another name keeps its bytes.",
+		File:  "segment/disk/posix/reclaimer.go",
+		Find:  "|| stat.Nlink > 0",
+		Put:   "",
+		Tests: []string{"segment/disk/posix.TestOtherNamesKeepTheirBytes"},
+	},
+	{
+		Name:  "disk-reclaims-bounded",
+		Rule:  "So many removed files are held open and no more.",
+		File:  "segment/disk/posix/reclaimer.go",
+		Find:  "r.closed || r.queue.Len() >= reclaimFilesMax",
+		Put:   "r.closed",
+		Tests: []string{"segment/disk/posix.TestReclaimerIsBounded"},
+	},
 }

@@ -170,4 +170,12 @@ var writeMutants = []mutant{
 		Put:   "if err := s.appendable(l); err != nil {",
 		Tests: []string{"segment.TestFullDiskRecovers"},
 	},
+	{
+		Name:  "write-file-ready",
+		Rule:  "A large batch does not wait for a segment's file to be made.",
+		File:  "segment/append.go",
+		Find:  "(!ready || files > directFilesMax",
+		Put:   "(files > directFilesMax",
+		Tests: []string{"segment.TestLargeBatchesDoNotWaitForAFile"},
+	},
 }

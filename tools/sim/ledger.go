@@ -248,7 +248,7 @@ func (p *plog) keptOf(epoch int32, firm int64) int64 {
 		return firm
 	}
 	for _, e := range p.entries {
-		if e.epoch == -1 || e.epoch > epoch || !p.isFirm(e) {
+		if e.epoch == -1 || e.epoch > epoch || e.again || !p.isFirm(e) {
 			return min(firm, e.base)
 		}
 	}

@@ -80,4 +80,14 @@ func TestLedgerOfWhatAReaderKeeps(t *testing.T) {
 	if kept := p.keptOf(2, p.firmEnd); kept != 1 {
 		t.Errorf("what epoch 2 has read is kept up to %d, not 1", kept)
 	}
+
+	// The same records may have been stored anew at the same place, in a later epoch.
+	w, p = ledgerOf(proto.DurabilityNone)
+	p.acks(1, 0, proto.DurabilityNone)
+	p.entries[0].epoch = 2
+	w.ledger.powerCut()
+	p.acked(p.entries[0].attempt, &proto.ProduceResponse{Durability: proto.DurabilitySync})
+	if kept := p.keptOf(2, p.firmEnd); kept != 0 {
+		t.Errorf("what epoch 2 has read is kept up to %d: it was lost, and acknowledged in another one", kept)
+	}
 }
