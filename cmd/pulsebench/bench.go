@@ -180,6 +180,11 @@ func (b *bench) measure(ctx context.Context, s side) (*report.Result, error) {
 	}
 	w.blind, w.serverTime, w.admin = s.blind, s.server.ProcessorTime, s.server.Admin
 	debug.FreeOSMemory() // what the last run has left is no burden of this one
+	if s.server.Data != "" {
+		if err := host.Quiet(ctx, s.server.Data); err != nil { // nor what was deleted behind it
+			return nil, err
+		}
+	}
 	r, err := w.open(ctx, b.session)
 	if err != nil {
 		return nil, err

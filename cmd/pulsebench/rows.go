@@ -31,9 +31,9 @@ var (
 // tableRows are all rows, in their order.
 func tableRows() []tableRow {
 	return []tableRow{
-		{name: "batch-none", workload: "256 B x 1000 per batch, 128 partitions, `none`", measure: paired(batchArgs, "none")},
-		{name: "batch-batch", workload: "256 B x 1000 per batch, 128 partitions, `batch`", measure: paired(batchArgs, "batch")},
-		{name: "batch-sync", workload: "256 B x 1000 per batch, 128 partitions, `sync`", measure: paired(batchArgs, "sync")},
+		{name: "batch-none", workload: "256 B x 1000 per batch, 128 partitions, `none`", measure: batched("none")},
+		{name: "batch-batch", workload: "256 B x 1000 per batch, 128 partitions, `batch`", measure: batched("batch")},
+		{name: "batch-sync", workload: "256 B x 1000 per batch, 128 partitions, `sync`", measure: batched("sync")},
 		{name: "single-sync", workload: "256 B single-message requests, 64 connections x 32 in flight, 128 partitions, `sync`", measure: paired(singleArgs, "sync")},
 		{name: "one-sync", workload: "1 connection, 1 in flight, 256 B, `sync`, against a raw write+fdatasync", measure: measureOne},
 		{name: "sdk-sync", workload: "Go SDK producer, 256 B records one by one through its API, `sync`", measure: paired(sdkArgs, "sync")},

@@ -135,7 +135,7 @@ func (sw *sweeper) run(ctx context.Context, b *bench, server *host.Server, args 
 		Environment: report.NewEnvironment(core.Version, folder)}
 	try := func(length time.Duration) func(rate float64) (bool, error) {
 		return func(rate float64) (bool, error) {
-			if why, err := sw.checkRoom(b, server, rate, length, args); err != nil {
+			if why, err := sw.checkRoom(ctx, b, server, rate, length, args); err != nil {
 				return false, err
 			} else if why != "" {
 				out.Omit(rate, length.Seconds(), why)
@@ -169,7 +169,7 @@ func (sw *sweeper) run(ctx context.Context, b *bench, server *host.Server, args 
 }
 
 // checkRoom says why a step cannot be: it would fill the disk of a broker that was started here, and measure a full disk.
-func (sw *sweeper) checkRoom(b *bench, server *host.Server, rate float64, length time.Duration, args []string) (why string, err error) {
+func (sw *sweeper) checkRoom(ctx context.Context, b *bench, server *host.Server, rate float64, length time.Duration, args []string) (why string, err error) {
 	if server.Data == "" {
 		return "", nil
 	}
@@ -178,26 +178,18 @@ func (sw *sweeper) checkRoom(b *bench, server *host.Server, rate float64, length
 		return "", err
 	}
 	needed := rate * length.Seconds() * float64(w.recordBytes)
-	free := 0.0
-	for deadline := time.Now().Add(roomWait); ; time.Sleep(roomCheck) { // the last step's topic is deleted in the background
-		n, err := host.FreeBytes(server.Data)
-		if err != nil {
-			return "", err
-		}
-		if free = float64(n); needed <= free*sweepRoomShare || time.Now().After(deadline) {
-			break
-		}
+	if err := host.Quiet(ctx, server.Data); err != nil { // the last step's topic is deleted in the background
+		return "", err
 	}
-	if needed > free*sweepRoomShare {
-		return fmt.Sprintf("it is %.1f GB, and the disk has %.1f GB free", needed/1e9, free/1e9), nil
+	free, err := host.FreeBytes(server.Data)
+	if err != nil {
+		return "", err
+	}
+	if needed > float64(free)*sweepRoomShare {
+		return fmt.Sprintf("it is %.1f GB, and the disk has %.1f GB free", needed/1e9, float64(free)/1e9), nil
 	}
 	return "", nil
 }
-
-const (
-	roomWait  = 10 * time.Second
-	roomCheck = 50 * time.Millisecond
-)
 
 // write prints the table, and writes the files that were asked for.
 func (sw *sweeper) write(s *session, out *report.Sweep) error {

@@ -36,6 +36,14 @@ type Access struct {
 	InFlight  int
 }
 
+// NewFiles says how files are written that nothing has been written to: their room is reserved, and the drive may have
+// to find it only now. So are the broker's segments.
+type NewFiles struct {
+	Folder    string
+	Files     int   // written to in turns, from their beginnings on
+	FileBytes int64 // of each; when all are full the measurement ends
+}
+
 // Measure is what was found.
 type Measure struct {
 	Operations int64

@@ -26,16 +26,28 @@ type File struct {
 	bytes int64
 }
 
-// Open makes the file.
-func (d Disk) Open(ctx context.Context) (*File, error) {
-	name := filepath.Join(d.Folder, fmt.Sprintf(".pulsebench-ceiling-%d", os.Getpid()))
+// create makes a file without a name.
+func create(folder string, number int) (*File, error) {
+	name := filepath.Join(folder, fmt.Sprintf(".pulsebench-ceiling-%d-%d", os.Getpid(), number))
 	fd, err := unix.Open(name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_DIRECT|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("create %s for direct I/O: %w", name, err)
 	}
-	f := &File{fd: fd, bytes: d.FileBytes / zeroBytes * zeroBytes}
-	err = unix.Unlink(name)
-	if err == nil && f.bytes < zeroBytes {
+	f := &File{fd: fd}
+	if err := unix.Unlink(name); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Open makes the file.
+func (d Disk) Open(ctx context.Context) (*File, error) {
+	f, err := create(d.Folder, 0)
+	if err != nil {
+		return nil, err
+	}
+	if f.bytes = d.FileBytes / zeroBytes * zeroBytes; f.bytes < zeroBytes {
 		err = fmt.Errorf("a file of %d bytes: %d are the least", d.FileBytes, zeroBytes)
 	}
 	if err == nil {
@@ -78,6 +90,11 @@ func (f *File) Measure(ctx context.Context, a Access, duration time.Duration) (*
 	if a.Bytes%sectorBytes != 0 || a.Bytes == 0 || blocks == 0 || a.InFlight < 1 {
 		return nil, fmt.Errorf("%d accesses of %d bytes in a file of %d: the size has to be a multiple of %d that the file holds", a.InFlight, a.Bytes, f.bytes, sectorBytes)
 	}
+	return measure(ctx, a, duration, func(i int64) (*File, int64, bool) { return f, i % blocks * int64(a.Bytes), true })
+}
+
+// measure does accesses for a time, each where place says, until it says that there are no more.
+func measure(ctx context.Context, a Access, duration time.Duration, place func(i int64) (f *File, at int64, more bool)) (*Measure, error) {
 	var next, operations atomic.Int64
 	var working sync.WaitGroup
 	sum := &Measure{Latency: load.NewLatency()}
@@ -90,12 +107,12 @@ func (f *File) Measure(ctx context.Context, a Access, duration time.Duration) (*
 			defer runtime.UnlockOSThread()
 			latency := load.NewLatency()
 			first := true
-			err := f.work(a, func() (int64, bool) {
+			err := work(a, func() (*File, int64, bool) {
 				if ctx.Err() != nil || !first && time.Since(start) >= duration {
-					return 0, false
+					return nil, 0, false
 				}
 				first = false
-				return next.Add(1) % blocks * int64(a.Bytes), true
+				return place(next.Add(1) - 1)
 			}, func(took time.Duration) {
 				operations.Add(1)
 				load.Record(latency, int64(took))
@@ -117,7 +134,7 @@ func (f *File) Measure(ctx context.Context, a Access, duration time.Duration) (*
 }
 
 // work is one of those in flight.
-func (f *File) work(a Access, next func() (at int64, more bool), done func(took time.Duration)) error {
+func work(a Access, next func() (f *File, at int64, more bool), done func(took time.Duration)) error {
 	block, err := unix.Mmap(-1, 0, a.Bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return err
@@ -127,7 +144,7 @@ func (f *File) work(a Access, next func() (at int64, more bool), done func(took 
 		block[i] = byte(i * 131 >> 3)
 	}
 	for {
-		at, more := next()
+		f, at, more := next()
 		if !more {
 			return nil
 		}

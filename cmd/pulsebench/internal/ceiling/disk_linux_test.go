@@ -44,3 +44,26 @@ func TestDiskIsMeasuredAndLeftClean(t *testing.T) {
 		t.Error("sizes are not aligned")
 	}
 }
+
+func TestNewFilesAreWrittenOnce(t *testing.T) {
+	folder := t.TempDir()
+	files := NewFiles{Folder: folder, Files: 3, FileBytes: 64 << 10}
+	for _, operation := range []Operation{Write, WriteSync} {
+		m, err := files.Measure(t.Context(), Access{operation, 16 << 10, 2}, time.Hour)
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Operations != 12 || m.Bytes != 3*64<<10 {
+			t.Errorf("%d writes of %d bytes to three files of four blocks", m.Operations, m.Bytes)
+		}
+		if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+			t.Errorf("there is still %v, %v", left, err)
+		}
+	}
+	if _, err := files.Measure(t.Context(), Access{Read, 4096, 1}, time.Second); err == nil {
+		t.Error("files that hold nothing were read")
+	}
+}

@@ -20,6 +20,11 @@ func (d Disk) Open(context.Context) (*File, error) { return nil, errNoDirect }
 func (f *File) Close() error { return nil }
 
 // Measure fails.
+func (n NewFiles) Measure(context.Context, Access, time.Duration) (*Measure, error) {
+	return nil, errNoDirect
+}
+
+// Measure fails.
 func (f *File) Measure(context.Context, Access, time.Duration) (*Measure, error) {
 	return nil, errNoDirect
 }
