@@ -18,6 +18,7 @@ type Settings struct {
 	Runs     int
 	Duration time.Duration
 	Warmup   time.Duration // 0: none
+	Rest     time.Duration // before each turn: the drive may still be told of what the one before has left
 	Streams  []int         // of JetStream; the best of them counts
 	Say      func(format string, args ...any)
 }
@@ -151,6 +152,11 @@ func (c Contest) run(ctx context.Context, s Settings) ([]Standing, error) {
 
 // turn is one run of one contestant: a new process with new data, a warm-up, and what counts.
 func turn(ctx context.Context, s Settings, p Peer, w Workload) (_ Outcome, err error) {
+	select {
+	case <-ctx.Done():
+		return Outcome{}, context.Cause(ctx)
+	case <-time.After(s.Rest):
+	}
 	folder, err := os.MkdirTemp(s.Folder, "pulsemq-peers-")
 	if err != nil {
 		return Outcome{}, err

@@ -49,6 +49,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	flags.StringVar(&s.Folder, "dir", ".", "`folder` on the disk that is measured; what is written there is removed")
 	flags.IntVar(&s.Runs, "runs", 5, "runs of each broker; the median counts")
 	flags.DurationVar(&s.Duration, "duration", 6*time.Second, "`time` of each run")
+	flags.DurationVar(&s.Rest, "rest", 3*time.Second, "`time` before each turn in which the drive forgets what the one before has left")
 	flags.DurationVar(&s.Warmup, "warmup", 2*time.Second, "`time` of a run before each that does not count")
 	streams := flags.String("streams", "1,8,128", "`numbers` of JetStream's streams to try; the best of them counts")
 	names := flags.String("contests", "singles,batches", "`names` of contests")
@@ -103,8 +104,8 @@ func (s *Settings) choose(streams, names string) (chosen []Contest, err error) {
 	if s.Runs < 1 || s.Runs > runsMax {
 		faults = append(faults, fmt.Errorf("-runs %d: 1 to %d is allowed", s.Runs, runsMax))
 	}
-	if s.Duration <= 0 || s.Warmup < 0 {
-		faults = append(faults, fmt.Errorf("-duration %v is more than 0, -warmup %v is 0 or more", s.Duration, s.Warmup))
+	if s.Duration <= 0 || s.Warmup < 0 || s.Rest < 0 {
+		faults = append(faults, fmt.Errorf("-duration %v is more than 0, -warmup %v and -rest %v are 0 or more", s.Duration, s.Warmup, s.Rest))
 	}
 	for text := range strings.SplitSeq(streams, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(text))

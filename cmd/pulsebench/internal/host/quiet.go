@@ -11,11 +11,11 @@ const (
 	quietMost = time.Minute
 
 	// quietLook is the time between two looks, of which quietLooks in a row have to find nothing.
-	quietLook  = 100 * time.Millisecond
+	quietLook  = 40 * time.Millisecond
 	quietLooks = 5
 
 	// quietBytes is how much may become free between two looks while nothing is being removed.
-	quietBytes = 8 << 20
+	quietBytes = 4 << 20
 
 	// A sync of a quiet disk takes at most quietTimes as long as the shortest that was seen, and quietSlack.
 	quietTimes = 4
