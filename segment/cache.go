@@ -12,6 +12,7 @@ type cache struct {
 	tails          int64 // of bytes, what open tails hold
 	tailNext       int   // where evictTails goes on in the active logs
 	evicting       bool
+	shedAt         *chunk // where shed goes on; nil: at the oldest
 	readUntil      int64 // monotonic; up to when somebody is said to read
 }
 
@@ -77,24 +78,37 @@ func (k *cache) bound() {
 // read takes note that somebody reads.
 func (k *cache) read() { k.readUntil = k.store.mono + unreadNanos }
 
-// shed gives up about n bytes of sealed chunks, oldest first, and leaves alone what
-// is not in the segments yet: there is room for it.
+// shed gives up about n bytes of sealed chunks, and leaves alone what is not in the
+// segments yet: there is room for it. It looks at a few each time and goes on where it
+// ended, so that chunks which have to wait, such as those of partitions whose first
+// segment is being made, do not keep those behind them.
 func (k *cache) shed(n int64) {
-	c := k.oldest
+	c := k.shedAt
+	if c == nil {
+		c = k.oldest
+	}
 	for looked := 0; c != nil && n > 0 && looked < unreadLookMax; looked++ {
 		newer := c.newer
 		if c.state == chunkSealed {
-			n -= c.charged
-			k.store.dropFirstChunk(c.log, c)
+			// What its log has before it is sealed too, and may not have been when it was looked at.
+			for l := c.log; c.log != nil; {
+				first := l.chunks.at(0)
+				n -= first.charged
+				k.store.dropFirstChunk(l, first)
+			}
 		}
 		c = newer
 	}
+	k.shedAt = c
 }
 
 // remove forgets a chunk; one that is open was never added.
 func (k *cache) remove(c *chunk) {
 	k.bytes -= c.charged
 	c.charged = 0
+	if k.shedAt == c {
+		k.shedAt = c.newer
+	}
 	if c.older != nil {
 		c.older.newer = c.newer
 	} else if k.oldest == c {

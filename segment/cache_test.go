@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/pulsemq/pulsemq/core"
+	"github.com/pulsemq/pulsemq/segment/disk/mem"
 )
 
 // Open tails of quiet partitions cannot be given up and are older than what a busy
@@ -59,6 +60,37 @@ func TestCacheGrowsForReaders(t *testing.T) {
 	}
 	if bytes := fill(); bytes < 2*unreadBytes {
 		t.Errorf("%d bytes are kept for a reader, of %d", bytes, budget)
+	}
+}
+
+// Batches that have to wait for their segment do not keep those of others in memory.
+func TestCacheIsShedBehindWhatWaits(t *testing.T) {
+	const batch = 250 << 10
+	r := newRig(t, nil)
+	owners := r.serve(1, 2)
+	for _, o := range owners {
+		o.append(1, 10)
+	}
+	r.settle()
+	r.fs.Inject(&mem.Fault{Kind: core.DiskCreate, Path: segmentPath(1, 0, 1), Action: mem.FaultDelay, Delay: 20_000, Count: -1})
+	waits := owners[0]
+	for range 2 * unreadLookMax {
+		waits.append(1, 70<<10)
+		r.until("the journal", func() bool { return waits.log.DurableOffset() == waits.log.EndOffset() })
+	}
+	for range 2 * unreadBytes / batch {
+		owners[1].append(1, batch)
+		r.until("the ack", func() bool { return owners[1].log.DurableOffset() == owners[1].log.EndOffset() })
+	}
+	if len(waits.log.segments) > 0 {
+		t.Fatal("the segment has been made")
+	}
+	if bytes := r.store.Stats().CacheBytes; bytes > unreadBytes+unreadBytes/2 {
+		t.Errorf("%d bytes are kept for nobody, allowed are about %d", bytes, unreadBytes)
+	}
+	r.settle()
+	for _, o := range owners {
+		o.check(0)
 	}
 }
 

@@ -25,8 +25,9 @@ type Options struct {
 	NameWorkers int
 }
 
-// Defaults is what a shard gets unless it asks for something else.
-var Defaults = Options{OpsMax: 1024, FilesMax: 16384, NameWorkers: 2}
+// Defaults is what a shard gets unless it asks for something else. Making a segment is a row of syncs of folders, and
+// those of several files share the file system's commits: 128 of them take a second on two workers, beside a load.
+var Defaults = Options{OpsMax: 1024, FilesMax: 16384, NameWorkers: 8}
 
 // opsLimit keeps the queues within what the kernel allows: 32768 submissions.
 const opsLimit = 16384
