@@ -13,7 +13,7 @@ type cache struct {
 	tailNext       int   // where evictTails goes on in the active logs
 	evicting       bool
 	shedAt         *chunk // where shed goes on; nil: at the oldest
-	readUntil      int64 // monotonic; up to when somebody is said to read
+	readUntil      int64  // monotonic; up to when somebody is said to read
 }
 
 const (

@@ -188,17 +188,17 @@ func (s *Scanner) Next() bool {
 		case errors.Is(err, ErrFramePayload):
 			// The header is good, so its length is: only this frame is lost, if
 			// something that makes sense follows it.
-			s.open(err)
+			behind := s.at + FrameHeaderBytes + int64(h.Bytes)
+			s.open(err, behind)
 			s.hole.IndexNext = max(s.hole.IndexNext, h.Index+1)
 			s.hole.OffsetNext = max(s.hole.OffsetNext, h.Next())
-			behind := s.at + FrameHeaderBytes + int64(h.Bytes)
 			if _, _, e := s.parse(behind); e == nil || errors.Is(e, errScanPadding) || errors.Is(e, ErrFramePayload) || errors.Is(e, ErrFrameUnknown) {
 				s.at = behind
 			} else {
 				s.resync(err, s.at)
 			}
 		case s.markLost():
-			s.open(err)
+			s.open(err, s.at+FrameHeaderBytes)
 			s.at += FrameHeaderBytes
 		default:
 			s.resync(err, s.at)
@@ -286,13 +286,14 @@ func (s *Scanner) found(h FrameHeader, payload []byte) {
 	s.index, s.next, s.indexed = h.Index, h.Next(), true
 }
 
-// open begins a hole at s.at, or widens the one that no frame has closed.
-func (s *Scanner) open(cause error) {
+// open begins a hole at s.at, or widens the one that no frame has closed. What was refused
+// reaches up to end.
+func (s *Scanner) open(cause error, end int64) {
 	if s.holeOpen {
 		s.hole.End = -1
 		return
 	}
-	if s.window.isUnreadable(s.at) {
+	if s.window.isUnreadable(s.at, end) {
 		cause = fmt.Errorf("%w: %w", ErrUnreadable, s.window.err)
 	}
 	s.holeOpen = true
@@ -311,7 +312,7 @@ func (s *Scanner) resync(cause error, from int64) {
 		b := s.window.view(at, int(alignUp(at+resyncBytes+FrameHeaderBytes-1)-at))
 		if anchor >= 0 && anchor < at+resyncBytes {
 			if i := s.sealedMark(b, at); i < 0 || at+int64(i) > anchor {
-				s.open(cause)
+				s.open(cause, s.at+1)
 				s.at = anchor
 				return
 			}
@@ -325,7 +326,7 @@ func (s *Scanner) resync(cause error, from int64) {
 		}
 		dirty = true
 		if i := s.sealedMark(b, at); i >= 0 {
-			s.open(cause)
+			s.open(cause, s.at+1)
 			s.at = at + int64(i)
 			return
 		}
@@ -333,7 +334,7 @@ func (s *Scanner) resync(cause error, from int64) {
 	}
 	s.done = true
 	if dirty || s.window.badLast >= from&^(core.DiskAlignment-1) {
-		s.open(cause)
+		s.open(cause, s.at+1)
 	}
 	if s.holeOpen {
 		s.Torn = true

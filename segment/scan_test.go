@@ -327,6 +327,21 @@ func TestScanReadErrorCostsItsRangeOnly(t *testing.T) {
 	}
 }
 
+// What a frame lacks in its middle, because the device did not give it, is not called wrong: it may be there at the next read.
+func TestScanReadErrorInsideOfAFrame(t *testing.T) {
+	w := newLogWriter(t, testHeader(1, 0, 1))
+	for range 3 {
+		w.write(0, func() { w.records(proto.Record{Timestamp: 1, Value: bytes.Repeat([]byte("x"), 5*core.DiskAlignment)}) })
+	}
+	frame := w.places[len(w.places)-3].position
+	for block := alignUp(frame + 1); block < frame+5*core.DiskAlignment; block += core.DiskAlignment {
+		got := scanAll(t, &Scanner{}, failing{w.bytes, map[int64]bool{block: true}}, int64(len(w.bytes)), &w.header, nil)
+		if len(got.holes) != 1 || got.holes[0].Start != frame || !errors.Is(got.holes[0].Cause, ErrUnreadable) {
+			t.Fatalf("a block at %d of the frame at %d was not given: %v", block, frame, got.holes)
+		}
+	}
+}
+
 func TestScanFramesLargerThanTheWindow(t *testing.T) {
 	w := newLogWriter(t, testHeader(1, 0, 1))
 	for range 3 {

@@ -115,9 +115,9 @@ func (w *scanWindow) refill(b []byte, got int, err error) {
 	}
 }
 
-// isUnreadable says whether a position lies among the blocks that were not given.
-func (w *scanWindow) isUnreadable(at int64) bool {
-	return w.badFirst >= 0 && at >= w.badFirst && at < w.badLast+core.DiskAlignment
+// isUnreadable says whether [at, end) reaches in among the blocks that were not given.
+func (w *scanWindow) isUnreadable(at, end int64) bool {
+	return w.badFirst >= 0 && end > w.badFirst && at < w.badLast+core.DiskAlignment
 }
 
 // extentFile is a file that knows where something was written.
