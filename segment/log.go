@@ -115,6 +115,7 @@ type Log struct {
 	writer      *writer    // nil while idle
 	flushIndex  core.Index // chunks up to here are wanted in the segment
 	syncIndex   core.Index // and durable in it up to here
+	makeFailed  bool       // the last try to make a segment's file failed
 	extentLeast bool       // a file may not become as large as an extent makes it
 	rollWanted  bool
 	retryAt     int64 // monotonic; the writer waits until then after a failure

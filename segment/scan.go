@@ -312,7 +312,7 @@ func (s *Scanner) resync(cause error, from int64) {
 		b := s.window.view(at, int(alignUp(at+resyncBytes+FrameHeaderBytes-1)-at))
 		if anchor >= 0 && anchor < at+resyncBytes {
 			if i := s.sealedMark(b, at); i < 0 || at+int64(i) > anchor {
-				s.open(cause, s.at+1)
+				s.open(cause, s.at+FrameHeaderBytes)
 				s.at = anchor
 				return
 			}
@@ -326,7 +326,7 @@ func (s *Scanner) resync(cause error, from int64) {
 		}
 		dirty = true
 		if i := s.sealedMark(b, at); i >= 0 {
-			s.open(cause, s.at+1)
+			s.open(cause, s.at+FrameHeaderBytes)
 			s.at = at + int64(i)
 			return
 		}
@@ -334,7 +334,7 @@ func (s *Scanner) resync(cause error, from int64) {
 	}
 	s.done = true
 	if dirty || s.window.badLast >= from&^(core.DiskAlignment-1) {
-		s.open(cause, s.at+1)
+		s.open(cause, s.at+FrameHeaderBytes)
 	}
 	if s.holeOpen {
 		s.Torn = true

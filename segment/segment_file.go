@@ -121,9 +121,11 @@ func (l *Log) active() *segment {
 	return nil
 }
 
-// segmentReady says that the active segment takes all that waits for it. A new one costs
-// some syncs of folders before it takes anything.
+// segmentReady says that nothing has to wait until a segment is made, which costs some syncs
+// of folders: the active one takes all that waits for it. When the last try to make one
+// has failed, large batches wait for the next: the journal, which all partitions share,
+// would keep them until it succeeds.
 func (l *Log) segmentReady() bool {
 	g := l.active()
-	return g != nil && !g.ended && !l.rollWanted && (g.empty() || g.position+l.dirtyBytes <= l.options.SegmentBytes)
+	return l.makeFailed || g != nil && !g.ended && !l.rollWanted && (g.empty() || g.position+l.dirtyBytes <= l.options.SegmentBytes)
 }

@@ -378,7 +378,7 @@ func (w *writer) Complete(op *core.DiskOp) {
 		w.header.Release()
 		w.header = nil
 		l.segments = append(l.segments, g)
-		l.rollWanted = false
+		l.rollWanted, l.makeFailed = false, false
 		s.writeChunks(w)
 	case writerWriting:
 		s.chainWritten(w)
@@ -447,6 +447,7 @@ func (s *Store) chainFailed(w *writer) {
 	s.stats.Failures++
 	switch w.step {
 	case writerCreating, writerHeading:
+		l.makeFailed = true
 		if g.file != 0 {
 			g.removing = true
 			s.files.release(g)

@@ -154,7 +154,11 @@ func (f *Folder) removeAll(path string) error {
 	if err != nil {
 		return err
 	}
-	// Each file by itself, and then what is left: the folders, and what could not be removed.
+	// Each file by itself, and then what is left: the folders, what could not be removed, and a
+	// symbolic link, which a walk would follow.
+	if info, err := f.root.Lstat(path); err != nil || !info.IsDir() && !info.Mode().IsRegular() {
+		return f.root.RemoveAll(path)
+	}
 	_ = fs.WalkDir(f.root.FS(), path, func(name string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Type().IsRegular() {
 			_ = f.unlink(name)

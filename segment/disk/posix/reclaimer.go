@@ -21,7 +21,7 @@ const (
 
 	// reclaimFilesMax bounds the removed files that are held open. Those above it are
 	// given back at once.
-	reclaimFilesMax = 1024
+	reclaimFilesMax = 256
 )
 
 // reclaimer gives the space of removed files back little by little. A file system that is
@@ -38,6 +38,7 @@ type reclaimer struct {
 	lock    sync.Mutex
 	queue   core.Queue[*File]
 	bytes   int64 // of all files that are not given back yet
+	rate    int64 // bytes a second, for as long as something waits
 	running bool
 	closed  bool
 }
@@ -62,6 +63,7 @@ func (r *reclaimer) wants(file *File) bool {
 	}
 	r.queue.Push(file)
 	r.bytes += stat.Size
+	r.rate = max(r.rate, reclaimRateMin, r.bytes/int64(reclaimTime/time.Second))
 	if !r.running {
 		r.running = true
 		go r.run()
@@ -73,29 +75,36 @@ func (r *reclaimer) run() {
 	for file := r.next(); file != nil; file = r.next() {
 		size, err := file.size()
 		for err == nil && size > reclaimStepBytes {
+			rest, closed := r.pause()
+			if closed {
+				break
+			}
+			began := time.Now()
 			size -= reclaimStepBytes
 			if err = file.truncate(size); err == nil {
 				// Or the file system would gather steps, and let go of all of them together.
 				err = file.Sync()
 			}
-			rest, closed := r.gone(reclaimStepBytes)
-			if closed {
-				break
-			}
-			time.Sleep(rest)
+			r.gone(reclaimStepBytes)
+			time.Sleep(rest - time.Since(began))
 		}
 		r.gone(size)
 		_ = file.close() // after a failure too: the rest goes as it would have without steps
 	}
 }
 
-// gone takes note of bytes that were given back, and says for how long to leave the disk to others.
-func (r *reclaimer) gone(bytes int64) (rest time.Duration, closed bool) {
+// pause is how long a step may take, so that the disk is left to others in between.
+func (r *reclaimer) pause() (rest time.Duration, closed bool) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return time.Duration(reclaimStepBytes * int64(time.Second) / r.rate), r.closed
+}
+
+// gone takes note of bytes that were given back.
+func (r *reclaimer) gone(bytes int64) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	r.bytes -= bytes
-	rate := max(reclaimRateMin, r.bytes/int64(reclaimTime/time.Second))
-	return time.Duration(bytes * int64(time.Second) / rate), r.closed
 }
 
 // next is the file to go on with, nil when there is none: the goroutine ends then.
@@ -103,7 +112,7 @@ func (r *reclaimer) next() *File {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	if r.queue.Len() == 0 {
-		r.running = false
+		r.running, r.rate = false, 0
 		return nil
 	}
 	return r.queue.Pop()

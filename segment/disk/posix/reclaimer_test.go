@@ -135,14 +135,49 @@ func TestReclaimerIsBounded(t *testing.T) {
 	}
 }
 
-// All that waits is given back in about the time that it may take, and never slower than the least rate.
+// All that waits is given back in the time that it may take, and never slower than the least rate.
 func TestReclaimerHurries(t *testing.T) {
-	for _, waiting := range []int64{0, 1 << 30, 64 << 30, 1 << 40} {
-		r := reclaimer{bytes: waiting + reclaimStepBytes}
-		rest, _ := r.gone(reclaimStepBytes)
-		all := time.Duration(waiting/reclaimStepBytes) * rest
-		if all > reclaimTime+time.Second || rest > time.Second*reclaimStepBytes/reclaimRateMin {
-			t.Errorf("%d bytes wait: a pause of %v after each step, %v for all of them", waiting, rest, all)
+	for _, waiting := range []int64{4 * reclaimStepBytes, 1 << 30, 64 << 30, 1 << 40} {
+		folder, err := OpenFolder(t.TempDir(), FolderOptions{})
+		if err != nil {
+			t.Fatal(err)
 		}
+		r := &folder.reclaimer
+		r.running = true // nobody takes anything out
+		sized(t, filepath.Join(folder.dir, "a"), waiting)
+		if err := folder.FS().Remove("a"); err != nil {
+			t.Fatal(err)
+		}
+		all, most := time.Duration(0), time.Duration(reclaimStepBytes*int64(time.Second)/reclaimRateMin)
+		for r.bytes >= reclaimStepBytes {
+			rest, _ := r.pause()
+			r.gone(reclaimStepBytes)
+			if all += rest; rest > most {
+				t.Fatalf("%d bytes wait: a step may take %v, and %v at most", waiting, rest, most)
+			}
+		}
+		if all > reclaimTime+time.Second {
+			t.Errorf("%d bytes take %v, allowed are %v", waiting, all, reclaimTime)
+		}
+		_ = folder.Close()
+		_ = r.next().close()
 	}
+}
+
+// Removing a symbolic link removes nothing of what it leads to.
+func TestRemoveAllFollowsNoLink(t *testing.T) {
+	folder, file := reclaimed(t, "real/a")
+	if err := os.Symlink("real", filepath.Join(folder.dir, "link")); err != nil {
+		t.Skip(err)
+	}
+	if err := folder.FS().RemoveAll("link"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(filepath.Join(folder.dir, "link")); !os.IsNotExist(err) {
+		t.Errorf("the link is still there: %v", err)
+	}
+	if _, err := os.Lstat(filepath.Join(folder.dir, "real/a")); err != nil {
+		t.Error(err)
+	}
+	until(t, file, 3*reclaimStepBytes+1)
 }
