@@ -57,3 +57,30 @@ func TestLargeBatchesDoNotWaitForAFile(t *testing.T) {
 		t.Fatalf("after a power cut the log ends at %d, want %d; damaged %+v", got.log.EndOffset(), o.log.EndOffset(), got.log.Damaged())
 	}
 }
+
+// While a partition's segment cannot be made, its large batches stay out of the journal, which all partitions share and
+// which could not be recycled before they are in a segment.
+func TestFileThatCannotBeMadePinsNoJournal(t *testing.T) {
+	r := newRig(t, nil)
+	o := r.serve(16)[0]
+	r.fs.Inject(&mem.Fault{Kind: core.DiskCreate, Path: "topics/*.log", Count: -1})
+	o.append(1, 100<<10)
+	r.until("the failure", func() bool { return o.log.makeFailed })
+	r.settle()
+	o.append(1, 10) // the term is open again
+	r.settle()
+	frames := r.store.stats.DirectFrames
+	o.append(1, 100<<10)
+	r.turn()
+	if r.store.stats.DirectFrames != frames+1 {
+		t.Error("a large batch went to the journal although its segment cannot be made")
+	}
+	r.fs.ClearFaults()
+	for range 3 {
+		r.tick(2e9)
+	}
+	if o.log.makeFailed || o.log.DurableOffset() != o.log.EndOffset() {
+		t.Fatalf("failed %v, durable %d of %d once files can be made", o.log.makeFailed, o.log.DurableOffset(), o.log.EndOffset())
+	}
+	o.check(0)
+}
